@@ -230,6 +230,29 @@ def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
     assert asyncio.run(visit()) == alone
 
 
+def test_a_long_request_of_many_rows_has_a_quarter_while_others_write(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others find rows of their own, and do not wait for larger steps than they need."""
+    monkeypatch.setattr("ensue.serving.writing.LONG_TOKENS", 20)
+    client, service = serve({"lstm": language_pipeline()}, rows=8)
+    loop, seen = service.models["lstm"].loop, list[int]()
+    stepped = loop._lanes.step
+    monkeypatch.setattr(loop._lanes, "step", lambda ids: (seen.append(len(ids)), stepped(ids))[1])
+
+    async def visit() -> None:
+        hog = asyncio.ensure_future(client.ask(PATH, asked(n=8, max_tokens=150)))
+        while len(seen) < 10:
+            await asyncio.sleep(0)
+        await client.ask(PATH, asked(max_tokens=40))
+        await hog
+
+    asyncio.run(visit())
+    assert seen[0] == 8
+    assert 8 in seen[seen.index(3) :]
+    assert seen.count(3) >= 35  # two of its rows, and the other
+
+
 def test_a_model_that_has_diverged_is_an_error(serve: Any, bugs: list[BaseException]) -> None:
     pipeline = language_pipeline()
     with torch.no_grad():

@@ -8,6 +8,7 @@ import torch
 from ensue.errors import RunError
 from ensue.recipe import read_recipe
 from ensue.runs.weights import read_tensors
+from ensue.serving.admission import Traffic
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.served import Served
@@ -26,7 +27,9 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
     def batch_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
         if (run / "config.json").exists() and step not in found:
             try:
-                served = Served.of(run, device="cpu", limits=Limits(), metrics=Metrics(), report=print)
+                served = Served.of(
+                    run, device="cpu", limits=Limits(), metrics=Metrics(), report=print, traffic=Traffic()
+                )
                 served.close()
                 weights = served.pipeline.model.state_dict()
                 found[step] = all(

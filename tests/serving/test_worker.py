@@ -2,17 +2,19 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from ensue.interruption import check_interrupted
+from ensue.serving.admission import Traffic
 from ensue.serving.worker import Worker
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker("worker of a test")
+    made = Worker("worker of a test", Traffic())
     yield made
     made.close()
 
@@ -62,3 +64,28 @@ def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
     asyncio.run(ask())
     assert done == [3, 4]  # the first was given up in the midst of a piece
     check_interrupted()  # of no concern to other threads
+
+
+def test_what_takes_long_rests_while_requests_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.serving.worker.LONG_SECONDS", 0.0)
+    monkeypatch.setattr("ensue.serving.admission.DENSE_SECONDS", 60.0)
+    traffic, order = Traffic(), list[str]()
+    made = Worker("worker of a test", traffic)
+
+    def work(name: str) -> float:
+        time.sleep(0.05)
+        order.append(name)
+        return time.monotonic()
+
+    async def ask() -> list[float]:
+        long = asyncio.ensure_future(made.computed(map(work, ["long", "long"]), 2))
+        while not order:
+            await asyncio.sleep(0.001)
+        await made.computed(map(work, ["short"]), 1)
+        return await long
+
+    traffic.came()
+    first, second = asyncio.run(ask())
+    made.close()
+    assert order == ["long", "short", "long"]
+    assert second - first >= 0.19  # three times 0.05 of rest, and the work

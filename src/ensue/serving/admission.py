@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from threading import Lock
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from ensue.serving.limits import DENSE_SECONDS
 from ensue.serving.refusal import busy
 
 
@@ -20,6 +22,22 @@ class Amounts(NamedTuple):
     def plus(self, other: Amounts, sign: int = 1) -> Amounts:
         """The sums, or with `sign` -1 the differences."""
         return Amounts(*(mine + sign * theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Traffic:
+    """Whether others wait: work that takes long makes way for what takes little while requests come."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def came(self) -> None:
+        """A request has come."""
+        self._last = time.monotonic()
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether a request came within `DENSE_SECONDS`."""
+        return time.monotonic() - self._last < DENSE_SECONDS
 
 
 class Admission:

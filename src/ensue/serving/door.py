@@ -38,6 +38,7 @@ class Door:
         cycle = Cycle(self.service, scope, send)
         if scope["path"].startswith("/v1/"):
             self.service.live.add(task)
+            self.service.traffic.came()
         try:
             with cycle.ticket:
                 await self._answer(cycle, receive)

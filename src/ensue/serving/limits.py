@@ -18,6 +18,12 @@ VALUE_BYTES, TOKEN_BYTES = 64, 64
 """The memory of a JSON value of a body, and of a token that waits to be sent, about."""
 BLOCK = 1 << 16
 """The bytes of an answer that are written at a time; a client that does not read holds about two of these."""
+LONG_SECONDS, DENSE_SECONDS = 0.25, 0.25
+"""The work after which a request on texts is long, and the time after a request in which others are expected. Then the
+long ones have a quarter of the time of their thread."""
+LONG_TOKENS = 256
+"""The tokens after which a request of several choices is long. The long ones have a quarter of the rows of their model
+while others write."""
 TOKENS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 2048
 """What is written to JSON, and what is tokenized, at a stroke in the event loop."""
 
@@ -28,7 +34,7 @@ class Limits:
 
     header_bytes: int = 64 << 10
     body_bytes: int = 4 << 20
-    body_values: int = 1 << 20
+    body_values: int = 1 << 18
     """The numbers, lists and texts of a body, counted by its commas and brackets before anything is parsed."""
     text_characters: int = 1 << 19
     """The characters of one text, or the numbers of one series."""

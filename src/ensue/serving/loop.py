@@ -189,31 +189,38 @@ class Loop:
             self.metrics.live(self.name, len(self._live))
 
     def _entering(self, staying: list[int]) -> list[tuple[Row, Writing, State]]:
-        """The rows that enter, each writing in its turn. While others wait, none has more than its share: its rows
-        beyond leave `staying`, and wait with their states.
+        """The rows that enter, each writing in its turn. While others wait, none has more than its share, and while
+        others write, the long ones have no more than a quarter: their rows beyond leave `staying`, and wait with their
+        states.
         """
         self._waiting = deque(writing for writing in self._waiting if not writing.has_left)
         counts = Counter(self._live[place][1] for place in staying)
-        share = max(1, self.most // max(1, len({*counts, *self._waiting})))
-        wanted = sum(min(len(writing.ready), max(0, share - counts[writing])) for writing in self._waiting)
+        writings = {*counts, *self._waiting}
+        bounded = {writing for writing in writings if writing.is_long}
+        bounded = bounded if len(bounded) < len(writings) else set()
+        share = dict.fromkeys(writings, max(1, self.most // max(1, len(writings))))
+        share |= dict.fromkeys(bounded, max(1, self.most // 4 // max(1, len(bounded))))
+        wanted = sum(min(len(writing.ready), max(0, share[writing] - counts[writing])) for writing in self._waiting)
         for place in reversed(staying):
             row, writing = self._live[place]
-            if self.most - len(staying) < wanted and counts[writing] > share:
+            is_needed = writing in bounded or self.most - len(staying) < wanted
+            if is_needed and counts[writing] > share[writing]:
                 staying.remove(place)
                 counts[writing] -= 1
                 self._wait(writing, row, self._lanes.state_of(place))
         entering: list[tuple[Row, Writing, State]] = []
         have_share: deque[Writing] = deque()
+        have_all: list[Writing] = []
         while len(staying) + len(entering) < self.most and (self._waiting or have_share):
             writing = (self._waiting or have_share).popleft()
-            if counts[writing] >= share and self._waiting:
-                have_share.append(writing)
+            if counts[writing] >= share[writing] and (writing in bounded or self._waiting):
+                (have_all if writing in bounded else have_share).append(writing)
                 continue
             entering.append((writing.ready[0][0], writing, writing.ready.popleft()[1]))
             counts[writing] += 1
             if writing.ready:
-                (self._waiting if counts[writing] < share else have_share).append(writing)
-        self._waiting.extend(have_share)
+                (self._waiting if counts[writing] < share[writing] else have_share).append(writing)
+        self._waiting.extend((*have_share, *have_all))
         return entering
 
     def _read_again(self, row: Row, writing: Writing) -> None:
@@ -229,6 +236,7 @@ class Loop:
         logprobs = self._chooser.logprobs(logits, ids)
         self._chooser.count(ids, logits.shape[1])
         for place, (row, writing) in enumerate(self._live):
+            writing.tokens += 1
             found = logprobs.get(place)
             row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
             if self.context is not None:

@@ -107,7 +107,13 @@ class Loading(Thread):
         service = self.server.service
         models = [
             Served.of(
-                run, device=self.device, paths=PATHS, limits=service.limits, metrics=service.metrics, report=report
+                run,
+                device=self.device,
+                paths=PATHS,
+                limits=service.limits,
+                metrics=service.metrics,
+                report=report,
+                traffic=service.traffic,
             )
             for run in self.runs
         ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ensue.errors import nearest
-from ensue.serving.admission import Admission, Amounts
+from ensue.serving.admission import Admission, Amounts, Traffic
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.refusal import Refusal, busy
@@ -31,7 +31,8 @@ class Service:
             raise ValueError("an empty key")
         self._key = None if key is None else key.strip().encode()
         self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes, limits.answers))
-        self.reader = Worker("reader")
+        self.traffic = Traffic()
+        self.reader = Worker("reader", self.traffic)
         """Parses heavy bodies and tokenizes long prompts."""
         self.state: Literal["loading", "ready", "draining"] = "loading"
         self.models: dict[str, Served] = {}

@@ -1,15 +1,18 @@
-"""What computes for requests, text by text: one thread, in which each request has its turn and may be given up."""
+"""A thread that computes for requests, text by text: each has its turn, a long one seldom, and may be given up."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
 from ensue.interruption import Interrupted, interruptible
+from ensue.serving.admission import Traffic
+from ensue.serving.limits import LONG_SECONDS
 
 
 class Job:
@@ -17,6 +20,7 @@ class Job:
 
     def __init__(self, works: Iterator[Any], count: int) -> None:
         self.works, self.count, self.results = works, count, list[Any]()
+        self.seconds, self.rests_until = 0.0, 0.0
         self.future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
     def tell(self, error: BaseException | None) -> None:
@@ -36,11 +40,15 @@ class Job:
 class Worker:
     """A thread that does one piece of each request in turn, so that a long request does not hold up a short one.
 
+    While `traffic` is dense, a request that has had `LONG_SECONDS` rests three times as long as a piece of it took.
     A piece does not depend on what waits beside it. It is done within `held()`.
     """
 
-    def __init__(self, name: str, held: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        self._held = held
+    def __init__(
+        self, name: str, traffic: Traffic, held: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self._traffic, self._held = traffic, held
+        self._resting: list[Job] = []
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._has_ended = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -65,11 +73,23 @@ class Worker:
         self._thread.join()
 
     def _run(self) -> None:
-        while (job := self._waiting.get()) is not None and not self._has_ended:
+        while (job := self._next()) is not None and not self._has_ended:
             if not job.future.done():
                 self._do_one(job)
 
+    def _next(self) -> Job | None:
+        """The next job whose turn it is: one that has rested, or the next in the queue."""
+        rested = min(self._resting, key=lambda job: job.rests_until, default=None)
+        left = None if rested is None else rested.rests_until - time.monotonic()
+        if left is None or left > 0:
+            with suppress(Empty):
+                return self._waiting.get(timeout=left)
+        assert rested is not None
+        self._resting.remove(rested)
+        return rested
+
     def _do_one(self, job: Job) -> None:
+        begin = time.monotonic()
         try:
             with self._held(), interruptible(job.future.done):
                 job.results.append(next(job.works))
@@ -78,7 +98,12 @@ class Worker:
         except BaseException as error:  # it belongs to the request
             job.tell(error)
             return
-        if len(job.results) < job.count:
-            self._waiting.put(job)
-        else:
+        end = time.monotonic()
+        job.seconds += end - begin
+        if len(job.results) == job.count:
             job.tell(None)
+        elif job.seconds > LONG_SECONDS and self._traffic.is_dense:
+            job.rests_until = end + 3 * (end - begin)
+            self._resting.append(job)
+        else:
+            self._waiting.put(job)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.serving.chooser import Logprob
-from ensue.serving.limits import Limits
+from ensue.serving.limits import LONG_TOKENS, Limits
 from ensue.serving.refusal import wrong
 from ensue.serving.row import Row, SessionState
 from ensue.text.utf8 import without_surrogates
@@ -79,6 +79,8 @@ class Writing:
         """They are set at every new piece of a stream, and at the last one of any request."""
         self.is_streamed, self.has_session = is_streamed, has_session
         self.has_left = False
+        self.tokens = 0
+        """The tokens that the loop has written."""
         self.left = 0
         """The rows that have not ended."""
         self.error: Exception | None = None
@@ -91,6 +93,11 @@ class Writing:
             self.news.set()
         if not self.left or self.error is not None:
             self.end.set()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has several rows, and has had many steps."""
+        return self.left > 1 and self.tokens > LONG_TOKENS
 
     def add(self, prompt: Prompt) -> None:
         """One more prompt, with its rows."""
