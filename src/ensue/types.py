@@ -23,7 +23,7 @@ WITHOUT_FLOAT64 = {"mps", "xpu"}
 
 
 class Memory(NamedTuple):
-    """What a decoder attends to: `values` (B, S, d), and `mask` (B, S), True on real positions (None: all)."""
+    """The memory of a decoder: `values` (B, S, d), and `mask` (B, S), True on real positions (None: all)."""
 
     values: Tensor
     mask: Tensor | None = None
@@ -96,7 +96,7 @@ class Shared(SharedParts):
 def map_state(
     function: Callable[..., Tensor], state: State, *others: State, shared: Callable[..., Shared] | None = None
 ) -> State:
-    """The same tree with `function` applied to the leaves of `state`, and of `others`, which have the same form.
+    """The tree with `function` applied to the leaves of `state`, and of `others`, which have the same form.
 
     `shared` says what becomes of a `Shared` as a whole; without it, `function` is applied to its leaves too.
     """
@@ -135,7 +135,7 @@ def select_rows(state: State, rows: Tensor) -> State:
 
 
 def compacted(state: State) -> State:
-    """The same state without the shared texts that no row reads any more."""
+    """The state without the shared texts that no row reads any more."""
 
     def compact(part: Shared) -> Shared:
         used, rows = torch.unique(part.rows, return_inverse=True)
@@ -166,14 +166,14 @@ class Growing(Protocol):
         """The number of positions, S; 0 at the beginning."""
 
     def resized(self, length: int) -> Self:
-        """The same with S = `length`: positions that are not real are added or left out on the left."""
+        """This state with S = `length`: positions that are not real are added or left out on the left."""
 
     def unused(self) -> int:
         """How many positions on the left are real in no row."""
 
 
 def narrowed(state: State) -> State:
-    """The same state without positions that are real in no row, after rows have left."""
+    """The state without positions that are real in no row, after rows have left."""
     if _grows(state):
         return state.resized(state.grows - state.unused())
     if state is None or isinstance(state, Tensor | Shared):
@@ -217,12 +217,12 @@ def _joined(parts: Sequence[Shared]) -> tuple[State, list[Tensor]]:
 
 
 def detach(state: State) -> State:
-    """The same state without its history: back-propagation through time ends here."""
+    """The state without its history: back-propagation through time ends here."""
     return owned(map_state(Tensor.detach, state))
 
 
 def owned(state: State) -> State:
-    """The same state, in which no leaf keeps more memory than its own numbers, as a part of a sequence would."""
+    """The state, in which no leaf keeps more memory than its own numbers, as a part of a sequence would."""
     if all(map(_is_whole, leaves(state))):
         return state
     return map_state(lambda leaf: leaf if _is_whole(leaf) else leaf.clone(), state)

@@ -19,7 +19,7 @@ class Untraceable(Exception):
 
 
 class Nodes(ABC):
-    """What a handler asks of the trace that is being read."""
+    """The part of a trace that a handler asks."""
 
     graph: Graph
     rows: int

@@ -132,5 +132,5 @@ def _flags() -> list[str]:
 
 
 def _machine() -> str:
-    """What the machine's code may be made of; a home directory may be shared by several machines."""
+    """The features of the processor that code may use; several machines may share a home directory."""
     return " ".join(sorted(features())) or platform.platform()

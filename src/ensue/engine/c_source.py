@@ -88,7 +88,7 @@ class Source:
         return f"v{self._names}"
 
     def _statements(self, loop: Loop, names: dict[Node, str], feature: str) -> Iterator[str]:
-        """What is read, then what is worked out, then what is written: an array may be read and written in one loop."""
+        """Reads, then operations, then writes: an array may be read and written in one loop."""
         own = set(loop.nodes)
         wanted = [arg for node in loop.nodes for arg in node.args]
         wanted += [node.args[0] for node in loop.sums] + [node for node, _ in loop.writes]

@@ -185,14 +185,14 @@ def _runner(layer: nn.Module) -> Runner | str:
 
 
 def _known(layer: nn.Module, traces: list[tuple[Snapshot, Runner | str]]) -> Runner | str | None:
-    """What was built when the layer was as it is now."""
+    """The runner that was built when the layer was as it is now."""
     return next((runner for snapshot, runner in traces if snapshot.holds(layer)), None)
 
 
 def _new(
     layer: nn.Module, traces: list[tuple[Snapshot, Runner | str]], build: Callable[[], Runner | str]
 ) -> Runner | str:
-    """What is built for the layer as it is now, and added to `traces`."""
+    """A runner for the layer as it is now, which is added to `traces`."""
     if any(map(has_hooks, islice(layer.modules(), 1, None))):
         return HOOKED
     if len(traces) == MOST_TRACES:
@@ -222,7 +222,7 @@ def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: B
 def _before(
     layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, kept: Kept | None = None
 ) -> list[Tensor]:
-    """What the passes read, worked out by torch from parameters, x and the state."""
+    """The arrays that the passes read, computed by torch from parameters, x and the state."""
     before = [packing.sorted(leaf).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]
     packed = packing.packed(x).to(runner.dtype).resolve_neg()
     weights = _weights(layer, runner) if kept is None else kept.weights

@@ -22,7 +22,7 @@ from ensue.engine.storage import Arrays, Storage
 
 
 class Feedback(ABC):
-    """What is done between two positions, for one call. Rows are in the order of the packing, the longest first."""
+    """The computation between two positions, for one call. Rows are in the order of the packing, the longest first."""
 
     @abstractmethod
     def forward(self, t: int, h: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ Maker = Callable[[Sequence[Tensor], Packing], Feedback]
 def run_fed(
     runner: Runner, packing: Packing, tensors: Sequence[Tensor], make: Maker, others: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """What is fed at each position (N, d_fed), and the final states, the first of which is what was fed last.
+    """The inputs fed at each position (N, d_fed), and the final states, the first of which is the input fed last.
 
     `tensors` are those of the runner, `others` those of the feedback.
     """
@@ -56,7 +56,7 @@ def run_fed(
 def _forward(
     runner: Runner, packing: Packing, tensors: Sequence[Tensor], feedback: Feedback, *, keep: bool
 ) -> tuple[Any, ...]:
-    """What is fed, the final states, the outputs of the cell, and the arrays for `backward`."""
+    """The inputs that are fed, the final states, the outputs of the cell, and the arrays for `backward`."""
     program, counts = runner.program, [*packing.counts.tolist(), 0]
     values = Values.of(tensors, runner.trace)
     start = values.states[0]

@@ -73,7 +73,7 @@ class Graph:
         return self._known[key]
 
     def constant(self, value: float, width: int = 1) -> Node:
-        """The same number in all features of all rows."""
+        """A number that all features of all rows have."""
         return self.node("constant", width=width, number=float(value))
 
     def pointwise(self, op: str, *args: Node | float) -> Node:
@@ -143,7 +143,7 @@ class Graph:
 
 
 def _simpler(op: str, args: list[Node], width: int) -> Node | None:
-    """What a pointwise operation comes to where an argument is 0 or 1; None where there is nothing to save."""
+    """The simpler form of a pointwise operation where an argument is 0 or 1; None where there is none."""
     if len(args) != 2:
         return None
     a, b = args

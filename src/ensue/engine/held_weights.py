@@ -23,14 +23,14 @@ _holding: ContextVar[HeldWeights | None] = ContextVar("holding", default=None)
 
 
 class Kept:
-    """What is kept for one layer. `weights` are alive as long as this is, so that an address is that of one matrix."""
+    """The packed weights of one layer. `weights` are alive as long as this is, so an address is of one matrix."""
 
     def __init__(self, weights: list[Tensor]) -> None:
         self.weights = weights
         self._packed: dict[tuple[Any, ...], Tensor] = {}
 
     def packed(self, matrix: Tensor, pack: Callable[[], Tensor]) -> Tensor:
-        """What `pack` gives for one of the weights, or for its transpose."""
+        """The result of `pack` for one of the weights, or for its transpose."""
         key = (matrix.data_ptr(), matrix.shape, matrix.stride())
         if key not in self._packed:
             self._packed[key] = pack()
@@ -53,7 +53,7 @@ class HeldWeights:
             _holding.reset(token)
 
     def of(self, owner: Any, make: Callable[[], T]) -> T:
-        """What is kept for `owner`, at first what `make` gives."""
+        """The value that is kept for `owner`, at first that of `make`."""
         if owner not in self._kept:
             self._kept[owner] = make()
         kept: T = self._kept[owner]
@@ -71,6 +71,6 @@ def holding() -> AbstractContextManager[None]:
 
 
 def kept_for(owner: Any, make: Callable[[], T]) -> T | None:
-    """What is kept for `owner`. None outside of `used`, and where gradients are wanted."""
+    """The value that is kept for `owner`. None outside of `used`, and where gradients are wanted."""
     held = _holding.get()
     return None if held is None or torch.is_grad_enabled() else held.of(owner, make)

@@ -32,7 +32,7 @@ class Operation:
 
 
 COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erf"})
-"""What takes longer than to read a number from memory."""
+"""Operations that take longer than to read a number from memory."""
 
 
 def _nothing(y: Node, g: Node) -> Gradients:

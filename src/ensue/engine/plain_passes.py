@@ -80,7 +80,7 @@ def _rows_of(array: Array, storage: Storage, packing: Packing, t: int) -> Tensor
 
 
 class _ValuesAt:
-    """What is known of one position."""
+    """The values of one position."""
 
     def __init__(self, rows: int, reads: dict[Node, Tensor], matrices: Sequence[Tensor]) -> None:
         self.rows, self.reads, self.matrices = rows, reads, matrices

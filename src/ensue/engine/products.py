@@ -43,7 +43,7 @@ class Products:
         for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
             getattr(functions, name).restype = ctypes.c_int64
         self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
-        """What multiplies in bfloat16; None: products are in the type of the numbers."""
+        """The products in bfloat16; None: products are in the type of the numbers."""
         self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
         """The address of the function that a compiled step calls."""
 
@@ -107,7 +107,7 @@ def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Produ
 
 @cache
 def bf16_kernels() -> tuple[Bf16Kernel, ...]:
-    """Those that work here, the one that is taken by itself last."""
+    """Kernels that work here, the default one last."""
     return tuple(kernel for kernel in get_args(Bf16Kernel) if _works(kernel))
 
 

@@ -23,7 +23,7 @@ MOST_KEPT = 128
 _programs: dict[tuple[object, ...], Program] = {}
 
 Extent = Literal["position", "previous", "row", "vector", "sum"]
-"""What an array has a row of features for: every position of every row; the same, read one position earlier; every row;
+"""The rows of an array: every position of every row; the same, read one position earlier; every row;
 all of them together; all of them, added up."""
 
 
@@ -46,7 +46,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """What one position reads, and what it writes where."""
+    """The arrays that one position reads and writes, and their places."""
 
     reads: dict[Node, Array]
     writes: list[tuple[Node, Array]]
@@ -58,7 +58,7 @@ class Product:
 
     matrix: int
     factor: View
-    """What is multiplied."""
+    """The left factor."""
     error: Array
     """The error at the result."""
     hoisted: Array | None
@@ -167,7 +167,7 @@ def _factors(products: Iterable[Node], there: dict[Node, Array]) -> tuple[dict[N
 
 
 def _leaf(node: Node) -> Node:
-    """What a slice is a slice of."""
+    """The node that a slice is a part of."""
     return node.args[0] if node.op == "slice" else node
 
 
@@ -230,7 +230,7 @@ def _kept(wanted: Iterable[Node], results: Iterable[Node], there: dict[Node, Arr
 
 
 def _missing(node: Node, there: set[Node], known: dict[Node, frozenset[Node]]) -> frozenset[Node]:
-    """What would have to be kept, beside what is there, to have `node`: itself, or no more numbers in its place."""
+    """The nodes to keep in order to have `node`: itself, or others that have no more numbers and are not kept yet."""
     if node in there or node.op == "constant":
         return frozenset()
     if node not in known:

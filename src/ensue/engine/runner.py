@@ -27,7 +27,7 @@ from ensue.engine.trace import TracedStep
 
 Item = TypeVar("Item")
 AmongArrays = Callable[[Arrays, int], None]
-"""What is done between two positions, with the arrays of the pass."""
+"""A call between two positions, with the arrays of the pass."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Runner:
                 arrays[array] = Storage(room(like, size, array.width))
 
     def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
-        """What a pass is given, and the states as the position after reads them."""
+        """The inputs of a pass, and the states as the position after reads them."""
         found = {
             array: Storage(values.x if array.name == "input" else values.vectors[array.number])
             for array in self._leaves
@@ -188,7 +188,7 @@ class Runner:
             self.functions.run(name, arrays, packing, values.matrices, finals=finals, between=at)
 
     def _error_at_x(self, values: Values[Tensor], found: dict[Array, Tensor]) -> Tensor:
-        """What the step itself reads of x, and what its products with x do."""
+        """The sum of the error where the step reads x itself, and of that through its products with x."""
         d_in = values.x.shape[1]
         hoisted = [product for product in self.program.products if product.hoisted is not None]
         error = found.get(Array("error input", 0, d_in, "position"))

@@ -40,7 +40,7 @@ class Loop:
     """When the loop is through."""
 
     def arguments(self) -> set[Node]:
-        """What is read or worked out in the loop, but for its sums."""
+        """Nodes that are read or computed in the loop, without its sums."""
         found = {arg for node in [*self.nodes, *self.sums] for arg in node.args}
         return found | {node for node, _ in self.writes}
 

@@ -1,4 +1,4 @@
-"""What a trace follows from beside tensors: the parts of a layer, their modes, and the numbers in their attributes.
+"""The conditions of a trace beside tensors: the parts of a layer, their modes, and the numbers in their attributes.
 
 Tensors are read by name at each call. All else was read once, when the step was traced, so whoever runs a trace asks
 first whether it is still so.
@@ -104,7 +104,7 @@ class _Object:
 
 
 def _token(value: Any) -> Any:
-    """What has to be equal for an attribute to be as it was."""
+    """A value that is equal as long as an attribute is as it was."""
     if isinstance(value, (list, tuple)):
         return type(value), [_token(part) for part in value]
     if isinstance(value, dict):

@@ -27,7 +27,7 @@ class Storage:
 
     tensor: Tensor
     start: Tensor | None = None
-    """What stands for the position before the first, (B, width)."""
+    """The values at the position before the first, (B, width)."""
     is_ring: bool = False
     """Whether it has room for two positions only, which take turns."""
 
@@ -36,4 +36,4 @@ Arrays = dict[Array, Storage]
 Finals = Sequence[tuple[Array, Tensor]]
 """Arrays of states, and where those of rows that end are put, (B, width)."""
 Between = Callable[[int], None]
-"""What is called after each position of a forward pass, and before each of a backward pass, with its number."""
+"""A call after each position of a forward pass, and before each of a backward pass, with the position's number."""

@@ -70,7 +70,7 @@ class TracedStep:
     """The tensors of the layer that are read, by name."""
     constants: dict[int, Tensor]
     once: list[Call]
-    """What is computed from parameters alone."""
+    """Operations on parameters alone."""
     vectors: list[int]
     matrices: list[Matrix]
     output: Node
@@ -130,7 +130,7 @@ def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
 
 
 class _Recording:
-    """What a recorder does with an operation.
+    """The recording of an operation.
 
     It stands in a class of its own, since torch wraps the method of that name in the class of a mode itself, so that
     `torch.compile` keeps out of it; and the wrapper imports the whole compiler, seconds of it, at its first call.

@@ -186,7 +186,7 @@ class WordFeatures(nn.Module):
         return x
 
     def beside(self, rows: Float[Tensor, "N d"]) -> Self:
-        """The same features in which further words have pretrained vectors; see `Lexicon.beside`."""
+        """Features in which further words have pretrained vectors; see `Lexicon.beside`."""
         other = copy(self)
         other.looked_up = rows
         return other

@@ -157,7 +157,7 @@ class ImageVector(nn.Module):
 
 
 class GlimpseVector(nn.Module):
-    """What a glimpse shows, times where it is: g = G_image(x) ⊙ G_place(l) (Ba, Mnih & Kavukcuoglu 2015)."""
+    """The content of a glimpse times its place: g = G_image(x) ⊙ G_place(l) (Ba, Mnih & Kavukcuoglu 2015)."""
 
     def __init__(self, d_in: int, size: int, channels: tuple[int, ...], d_out: int) -> None:
         super().__init__()

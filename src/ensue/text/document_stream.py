@@ -46,6 +46,6 @@ class DocumentStream:
         return self.coder.begin_id if is_document and self.sentences else self.coder.separator_id
 
     def to_json(self) -> dict[str, Any]:
-        """What the ids depend on, as JSON values."""
+        """The settings that the ids depend on, as JSON values."""
         kind = {"documents": self.documents, "sentences": self.sentences, "format": FORMAT}
         return {**kind, "tokenizer": self.coder.tokenizer.to_json()}

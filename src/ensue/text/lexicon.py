@@ -230,7 +230,7 @@ class Lexicon:
         return np.array([ids.get(form) or ids.get(form.lower(), 0) for form in forms], np.int64)
 
     def beside(self, words: Sequence[str]) -> Lexicon:
-        """The same lexicon in which these words have vectors too, behind all others."""
+        """A lexicon in which these words have vectors too, behind all others."""
         assert self.vectors is not None
         other = copy(self)
         other.looked_up = {word: len(self.vectors) + row for row, word in enumerate(words)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REMEMBERED_PIECES = 1 << 17
 REMEMBERED_LENGTH = 32
 START = "[START]"
-"""What the special token is for that is read before a text, where no other one is."""
+"""The purpose of the special token that is read before a text, where no other one is."""
 
 
 class PieceIds:

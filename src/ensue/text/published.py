@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
 BLANK = "▁"
-"""What stands for a blank in the pieces of SentencePiece."""
+"""The character for a blank in the pieces of SentencePiece."""
 UNKNOWN = "[UNK]"
-"""What the special token is for that stands for what is not in the vocabulary."""
+"""The purpose of the special token for everything that is not in the vocabulary."""
 
 
 class PublishedTokenizer(Tokenizer):
@@ -70,7 +70,7 @@ class PublishedTokenizer(Tokenizer):
 
 
 def _inside(library: LibraryTokenizer) -> str:
-    """What a piece begins with that goes on with a word: of WordPiece alone."""
+    """The beginning of a piece that goes on with a word, of WordPiece alone."""
     return INSIDE if type(library.model).__name__ == "WordPiece" else ""
 
 

@@ -142,7 +142,7 @@ def _label(prefix: str, name: str) -> str:
 
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """The same spans in `scheme`. Labels that break their scheme are read as by `spans`."""
+    """The labels of these spans in `scheme`. Labels that break their scheme are read as by `spans`."""
     return encode(spans(labels), len(labels), scheme)
 
 

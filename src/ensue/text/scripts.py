@@ -27,6 +27,6 @@ def is_unsplit(without_blanks: int, characters: int, words: int) -> bool:
 
 
 def are_unsplit(texts: Iterable[str]) -> bool:
-    """The same for all texts together."""
+    """Whether all texts together are so written."""
     counts = [(count_without_blanks(text), len(text), len(text.split())) for text in texts]
     return is_unsplit(*(sum(column) for column in zip(*counts, strict=True))) if counts else False

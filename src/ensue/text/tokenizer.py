@@ -45,9 +45,9 @@ class Tokenizer(ABC):
     joins_blanks: bool = False
     """Whether the blank before a word is a part of its first token."""
     before: str = ""
-    """What is put before a text, so that its first word has the tokens that it has inside of a text."""
+    """A text that is put before a text, so that its first word has the tokens that it has inside of a text."""
     inside: str = ""
-    """What a token begins with that goes on with a word; "" if all are spelled alike."""
+    """The beginning of a token that goes on with a word; "" if all are spelled alike."""
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         """The ids of `text`, a vector. It never fails: symbols that are not in the vocabulary become `unknown_id`."""

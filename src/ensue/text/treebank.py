@@ -52,7 +52,7 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def spans_between_marks(text: str) -> Iterator[tuple[int, int]]:
-    """The same where a mark is no letter and ends a word, which an earlier ensue found."""
+    """The words of an earlier ensue, for which a mark is no letter and ends a word."""
     return (match.span() for match in _WORD.finditer(text))
 
 

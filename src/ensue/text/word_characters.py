@@ -11,7 +11,7 @@ SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = range(256, 261)
 NUM_CHARACTERS = 261
 """The 256 bytes and the five marks."""
 BOUNDARIES = np.array([[WORD_BEGIN, SENTENCE_BEGIN, WORD_END], [WORD_BEGIN, SENTENCE_END, WORD_END]], np.int64)
-"""What is read before and after a sentence, each like a word of one character."""
+"""The marks before and after a sentence, each like a word of one character."""
 
 
 def word_characters(words: Sequence[str], *, longest: int) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PADDING, UNKNOWN, BEGIN, SEPARATOR, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSIDE = "##"
-"""What a piece begins with that goes on with a word."""
+"""The beginning of a piece that goes on with a word."""
 DEFAULT_SIZE = 8192
 LONGEST_WORD = 100
 """A longer word is unknown, as published."""

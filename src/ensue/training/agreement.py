@@ -1,4 +1,4 @@
-"""What the processes of a run have to have in common, compared before the first step."""
+"""The comparison of a run's processes before the first step: recipe, code, data and weights have to be the same."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _check_sharded(recipe: Recipe) -> None:
 
 
 def facts(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
-    """What has to be the same everywhere, by names for people; data and weights as digests."""
+    """The values that have to be the same everywhere, by names for people; data and weights as digests."""
     found = {f"recipe: {key}": value for key, value in recipe.values().items()}
     found |= {"ensue": VERSION, "torch": torch.__version__, "the run directory": str(run.path.absolute())}
     found["the newest checkpoint"] = next((path.name for path in complete_checkpoints(run.checkpoints)[::-1]), "none")

@@ -127,7 +127,7 @@ class Gradients:
         return None, _joined(states)
 
     def _without_rows(self, batch: UnreadBatch[Any], run: slice) -> None:
-        """What there is to do for a run of rows of which none is here: nothing."""
+        """Nothing: a run of rows of which none is here."""
 
     def _exactly(self, batch: UnreadBatch[Any], state: State, step: int, parts: int) -> tuple[Tensor, State]:
         """The sum of the shards that are here, and the state after them."""

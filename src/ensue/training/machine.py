@@ -235,7 +235,7 @@ def _keep(profile: Profile) -> None:
 
 
 def _used() -> list[str]:
-    """What torch uses of the processor, and the bound for oneDNN, if somebody has set one."""
+    """The features of the processor that torch uses, and the bound for oneDNN, if somebody has set one."""
     return [torch.backends.cpu.get_cpu_capability(), os.environ.get("ONEDNN_MAX_CPU_ISA", "")]
 
 

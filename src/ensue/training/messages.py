@@ -1,4 +1,4 @@
-"""What processes send to each other, as bytes that cannot run code: JSON, and tensors as safetensors.
+"""Messages between processes, as bytes that cannot run code: JSON, and tensors as safetensors.
 
 A message is the length of the JSON (8 bytes, little-endian), the JSON, and the tensors. In the JSON a list, a tuple, a
 dict, a tensor or an array is an object with one key that says so; numbers, texts, booleans and None are themselves.

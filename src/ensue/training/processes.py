@@ -76,7 +76,7 @@ class Processes(Ranks):
         held(tensor).copy_(whole)
 
     def gathered(self, found: Any) -> list[Any]:
-        """What each process has, by rank."""
+        """The values of the processes, by rank."""
         message = torch.frombuffer(bytearray(packed(found)), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self.answered():
@@ -87,7 +87,7 @@ class Processes(Ranks):
         return [unpacked(part[: int(size)].numpy().tobytes()) for part, size in zip(all_found, sizes, strict=True)]
 
     def first_to_others(self, found: Any) -> Any:
-        """What the first process has, for which the others wait as long as it takes."""
+        """The value of the first process, for which the others wait as long as it takes."""
         key = self._next_key()
         if self.is_first:
             self.store.set(key, packed(found))
@@ -151,7 +151,7 @@ class Processes(Ranks):
             thread.join()
 
     def _loss(self, waited: float) -> str:
-        """What is to be said when the others cannot be reached: who does not answer, if it can be found out."""
+        """The message when the others cannot be reached: who does not answer, if it can be found out."""
         with suppress(RuntimeError):
             self.store.set("who is there", b"?")
             self.store.set(f"alive/{self.rank}", b"yes")

@@ -210,7 +210,7 @@ def _initial_model(job: Job[Any]) -> nn.Module:
 
 
 def _gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Gradients:
-    """What computes the gradients of the model, which it moves to its device, and may cut in parts."""
+    """The gradients of the model, which is moved to its device, and may be cut in parts."""
     train, company, device = job.recipe.train, ranks(), torch.device(runtime.device)
     if not train.sharded or company.size == 1:
         model.to(device)

@@ -165,8 +165,8 @@ class InputFeeding(Recurrent):
 
     @property
     def fed_cell(self) -> FedCell | None:
-        """What the engine runs: the cell alone, which reads what it is fed from its state. None if attention has no
-        derivative written out.
+        """The part that the engine runs: the cell alone, whose state has the input that it is fed. None if attention
+        has no derivative written out.
         """
         attention = self.attentional.attention
         if attention.num_heads != 1 or attention.scale != 1 or (attention.dropout and self.training):
@@ -218,7 +218,7 @@ class InputFeeding(Recurrent):
 
 
 class FedState(NamedTuple):
-    """What a cell is fed, and its own state."""
+    """The input that is fed to a cell, and its own state."""
 
     fed: Float[Tensor, "B d_fed"]
     inner: State

@@ -102,7 +102,7 @@ class PostNormBlock(Parallel):
         return self._fed(x, self.attention.apart(x, lengths))
 
     def _fed(self, x: Tensor, attended: Tensor) -> Tensor:
-        """What follows the attention."""
+        """The output from the input and the output of the attention."""
         z = self.norm_attention(x + self.dropout(attended))
         y: Tensor = self.norm_feedforward(z + self.dropout(self.feedforward(z)))
         return y

@@ -26,7 +26,7 @@ from ensue.types import Memory, Shared, State, select_rows
 
 
 class Source(NamedTuple):
-    """What attention reads of M texts of S positions; `real` is False at padding."""
+    """The keys and values of M texts of S positions; `real` is False at padding."""
 
     keys: Float[Tensor, "M S d_key"]
     values: Float[Tensor, "M S d_value"]
@@ -60,7 +60,7 @@ class CrossAttention(Parallel):
 
     @abstractmethod
     def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_key"]:
-        """What is compared with the keys."""
+        """The queries, which are compared with the keys."""
 
     def finished(self, context: Float[Tensor, "B T d_value"]) -> Float[Tensor, "B T d_out"]:
         """The output."""
@@ -117,7 +117,7 @@ class CrossAttention(Parallel):
 
 
 def sources_in(state: State) -> Iterator[tuple[Source, Tensor]]:
-    """What a state attends to, with the text that each row reads."""
+    """The sources that a state attends to, with the text that each row reads."""
     if isinstance(state, Shared) and isinstance(state.content, Source):
         yield state.content, state.rows
     elif isinstance(state, tuple):

@@ -35,7 +35,7 @@ class KVState(NamedTuple):
         return self.keys.shape[2]
 
     def resized(self, length: int) -> KVState:
-        """The same with S = `length`; see `ensue.types.Growing`."""
+        """This state with S = `length`; see `ensue.types.Growing`."""
         more = length - self.keys.shape[2]
         if more == 0:
             return self

@@ -88,7 +88,7 @@ class Frequencies(nn.Module):
         return torch.exp(torch.arange(0, self.d, 2, device=device) * (-math.log(10_000.0) / self.d))
 
     def _apply(self, fn: Any, recurse: bool = True) -> Frequencies:
-        """What `to`, `half` and the like do."""
+        """The change of type or device by `to`, `half` and the like."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.values.dtype in (torch.float16, torch.bfloat16):
             self.values = self._made(self.values.device)

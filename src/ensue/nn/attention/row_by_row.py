@@ -49,5 +49,5 @@ def attended_by_row(
 
 
 def _aligned(part: Tensor) -> Tensor:
-    """The same numbers, beginning at a multiple of 64 bytes: how a kernel adds up depends on that."""
+    """A copy that begins at a multiple of 64 bytes: how a kernel adds up depends on that."""
     return part if part.data_ptr() % 64 == 0 else part.clone()

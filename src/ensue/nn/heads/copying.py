@@ -34,7 +34,7 @@ class CopyingState(NamedTuple):
 
 
 class CopyingNats(NamedTuple):
-    """What training minimizes, for each target; both are 0 at padding."""
+    """The losses of each target in training; both are 0 at padding."""
 
     nats: Float[Tensor, "B T"]
     """The surprisal of the target."""
@@ -43,7 +43,7 @@ class CopyingNats(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What a head has seen in the source: weights, their mean of the features, the coverage loss, and the state."""
+    """The attention to the source: weights, their mean of the features, the coverage loss, and the state."""
 
     weights: Float[Tensor, "B T S"]
     context: Float[Tensor, "B T d_memory"]
@@ -125,7 +125,7 @@ class CopyingHead(nn.Module):
         return torch.cat((torch.logaddexp(generated, known), others), dim=2), seen.state
 
     def step(self, s_t: Float[Tensor, "B d_in"], state: CopyingState) -> tuple[Float[Tensor, "B words"], CopyingState]:
-        """The same for one position."""
+        """`forward` for one position."""
         expect(f"{type(self).__name__}.step", "s", s_t, ("rows", self.d_in), self.generate.weight.dtype)
         scores, state = self(s_t.unsqueeze(1), state)
         return scores.squeeze(1), state

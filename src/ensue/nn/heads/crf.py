@@ -18,7 +18,7 @@ from ensue.nn.heads.paths import k_best, viterbi
 
 
 class LegalTags(NamedTuple):
-    """What is legal: tags that begin a path, pairs of neighbors (row i before column j), tags that end a path."""
+    """The legal paths: tags that begin a path, pairs of neighbors (row i before column j), tags that end a path."""
 
     start: Bool[Tensor, " K"]
     pairs: Bool[Tensor, "K K"]
@@ -57,7 +57,7 @@ class LinearChainCRF(nn.Module):
 
     @property
     def legal(self) -> LegalTags | None:
-        """What is legal; None if everything is."""
+        """The legal tags; None if all are."""
         found = [getattr(self, f"legal_{name}") for name in LegalTags._fields]
         return None if found[0] is None else LegalTags(*found)
 

@@ -79,7 +79,7 @@ class VariationalRecurrent(Recurrent):
     def imagine(
         self, noise: Float[Tensor, "B d_latent"], state: VariationalState
     ) -> tuple[Float[Tensor, "B d_decoded"], Float[Tensor, "B d_hidden"]]:
-        """What decodes the next x if nobody has seen it, [φ_z(z); h] with z from the prior; and φ_z(z)."""
+        """The input of the decoder of the next x before it is seen, [φ_z(z); h] with z from the prior; and φ_z(z)."""
         z = self._drawn(Gaussian.of(self.prior(state.h)), noise)
         return torch.cat((z, state.h), dim=-1), z
 
