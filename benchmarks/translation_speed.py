@@ -111,7 +111,8 @@ def training_rates(recipe: Any, job: SequenceToSequenceJob, ours: Sequence[Train
     theirs = JoeyTraining(recipe, coder.target)
     seconds, tokens = [0.0] * (1 + len(ours)), 0
     for number in range(WARM + STEPS):
-        batch = job.task.batch(number, torch.device("cpu"))
+        unread = job.task.unread(number, torch.device("cpu"))
+        batch = unread.whole
 
         def joey_step(batch: Any = batch) -> None:
             theirs.step(joey_training_batch(batch, coder.target))
@@ -119,7 +120,7 @@ def training_rates(recipe: Any, job: SequenceToSequenceJob, ours: Sequence[Train
         taken = [timed(step) for step in (joey_step, *(one.step for one in ours))]
         if number >= WARM:
             seconds = [total + new for total, new in zip(seconds, taken, strict=True)]
-            tokens += batch.count
+            tokens += unread.count
     return [tokens / total for total in seconds]
 
 

@@ -59,7 +59,7 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """The number of predictions in the batch; by default that of its rows."""
+        """The number of predictions in a batch that is read as a whole; by default that of its rows."""
         return self.rows
 
     def part(self, rows: slice) -> Self:
