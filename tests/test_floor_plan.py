@@ -56,7 +56,7 @@ ROOMS = {
             "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",
             "bidirectional_language_modeling", "word_vectors", "drawing",
         ],
-        ["frame_classification", "frame_labeling", "frame_prediction", "captioning", "glimpses"],
+        ["frame_prediction", "captioning", "glimpses"],
     ],
 }  # fmt: skip
 """Folders of a part, from the ground up, with the part's own files ("") below them all if they have no other place. The

@@ -12,7 +12,6 @@ from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.contract.length import MOST_ATTENDED
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.sequence_to_sequence import sources as pair_length
-from ensue.tasks.words import length
 from training.tiny import run_tiny
 from training.tiny_pairs import SMALL, pair_recipe, pairs
 from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures
@@ -24,15 +23,15 @@ def test_the_bound_depends_on_the_model(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     attention = {"kind": "transformer", "d_model": 8, "num_heads": 2}
     rotary, learned = attention | {"positions": "rotary"}, attention | {"positions": "learned", "context": 7}
-    assert length.most_words(tagging(path)) == LabelingRecipe.most_words
-    assert length.most_words(classifying(path)) == ClassificationRecipe.most_words
-    assert length.most_words(tagging(path, encoder=rotary)) == MOST_ATTENDED
-    assert length.most_words(classifying(path, encoder=learned)) == 7
-    length.check_length(7, classifying(path, encoder=learned))
+    assert tagging(path).most_read == LabelingRecipe.most_words
+    assert classifying(path).most_read == ClassificationRecipe.most_words
+    assert tagging(path, encoder=rotary).most_read == MOST_ATTENDED
+    assert classifying(path, encoder=learned).most_read == 7
+    classifying(path, encoder=learned).check_length(7)
     with pytest.raises(
         DataError, match=r"^x:3: a text of 8 words; this model \(transformer\) reads up to 7 \(encoder.c"
     ):
-        length.check_length(8, classifying(path, encoder=learned), "x", 3)
+        classifying(path, encoder=learned).check_length(8, "x", 3)
 
 
 def test_the_bounds_of_pairs_depend_on_the_model(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.source import Shape
 from ensue.recipe import validate_recipe
-from ensue.tasks.frame_classification.model import FrameClassifierParts
-from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
-from ensue.tasks.frame_labeling.model import FrameTaggerParts
-from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
+from ensue.tasks.classification.frames import FrameClassificationPipeline
+from ensue.tasks.classification.model import FrameClassifierParts
 from ensue.tasks.frame_prediction.model import FramePredictorParts
 from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frames.model import FramesSeen
+from ensue.tasks.labeling.frames import FrameLabelingPipeline
+from ensue.tasks.labeling.model import FrameTaggerParts
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from inspection.small import PLAIN, roughened

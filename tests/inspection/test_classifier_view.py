@@ -6,7 +6,6 @@ import torch
 
 from ensue.errors import EnsueError
 from ensue.tasks.classification import view as classifying
-from ensue.tasks.classification.inspection import inspect_classifier
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.view import ClassifierView, groups_of
 from ensue.text.classes import Classes
@@ -20,7 +19,7 @@ NEW = "\u2603"
 
 
 def views_of(pipeline: ClassificationPipeline, text: str | tuple[str, str] = TEXT) -> tuple[ClassifierView, ...]:
-    views = inspect_classifier(pipeline, text).view
+    views = pipeline.inspect(text).view
     assert isinstance(views, tuple)
     return views
 
@@ -124,11 +123,11 @@ def test_only_what_the_model_reads_is_looked_at() -> None:
 
 def test_a_wrong_number_of_texts_is_refused() -> None:
     with pytest.raises(EnsueError, match="the model reads one text; found 2"):
-        inspect_classifier(classifier(), ("a", "b"))
+        classifier().inspect(("a", "b"))
     with pytest.raises(EnsueError, match="the model reads two texts; found 1"):
-        inspect_classifier(classifier(pair=True), "a")
+        classifier(pair=True).inspect("a")
     with pytest.raises(EnsueError, match="the text has no words"):
-        inspect_classifier(classifier(pair=True), ("calm", " "))
+        classifier(pair=True).inspect(("calm", " "))
 
 
 @pytest.mark.parametrize("pair", [False, True])

@@ -15,9 +15,7 @@ from ensue.inspection.drawing import WordColumns, lines
 from ensue.inspection.markup import clipped, escaped, plain, share, signed, visible
 from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weighted_text
 from ensue.tasks.classification import view as classifying
-from ensue.tasks.classification.inspection import inspect_classifier
 from ensue.tasks.labeling import view as tagging
-from ensue.tasks.labeling.inspection import inspect_tagger
 from ensue.tasks.labeling.view import TaggerView
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
@@ -35,7 +33,7 @@ HARD = [
 
 
 def tagged(pipeline, text=TEXT) -> tuple[TaggerView, Node]:  # type: ignore[no-untyped-def]
-    inspection = inspect_tagger(pipeline, text)
+    inspection = pipeline.inspect(text)
     assert isinstance(inspection.view, TaggerView)
     return inspection.view, parsed(inspection.page)
 
@@ -159,7 +157,7 @@ def test_letters_gates_and_attention_on_the_page() -> None:
 
 
 def test_a_classifier_on_a_page() -> None:
-    inspection = inspect_classifier(classifier(pooling=("attention", "max")), TEXT)
+    inspection = classifier(pooling=("attention", "max")).inspect(TEXT)
     (view,), page = inspection.view, parsed(inspection.page)  # type: ignore[misc]
     bars = {
         row.text[: -len(share(p))]: p
@@ -184,7 +182,7 @@ def test_a_classifier_on_a_page() -> None:
 
 def test_a_pair_and_several_labels() -> None:
     classes = Classes(["<i>", "b"], multiple=True, threshold=0.25)
-    inspection = inspect_classifier(classifier(pair=True, classes=classes), ("the Sea", "Ann saw"))
+    inspection = classifier(pair=True, classes=classes).inspect(("the Sea", "Ann saw"))
     page = parsed(inspection.page)
     sides = page.section("What each word")
     assert [side.text for side in next(sides.all("div", "sides")).all("div", "text")] == ["the Sea", "Ann saw"]
@@ -201,7 +199,7 @@ def test_a_pair_and_several_labels() -> None:
 def test_no_text_breaks_a_page(text: str) -> None:
     odd = Labels(["<u>&", '"x"'], scheme=None, tag_scheme=None)
     for pipeline in (tagger(labels=odd, features=LETTERS), tagger(labels=odd, model=TRANSFORMER)):
-        inspection = inspect_tagger(pipeline, text)
+        inspection = pipeline.inspect(text)
         inspection.page.encode("utf-8")
         page = parsed(inspection.page)
         assert len(page.programs()) == 1
@@ -209,7 +207,7 @@ def test_no_text_breaks_a_page(text: str) -> None:
         written = "".join(node.text for node in shown.all("span", "w"))
         assert written == re.sub("[\x00\x07\ud800\uffff]", "\ufffd", text).replace(" ", "")
         assert {label.text for label in shown.all("sub")} <= {"<u>&", '"x"'}
-    page = parsed(inspect_classifier(classifier(), text).page)
+    page = parsed(classifier().inspect(text).page)
     shown = next(page.section("What each").all("div", "text"))
     assert shown.text == re.sub("[\x00\x07\ud800\uffff]", "\ufffd", text)
     assert shown.attributes["dir"] == "auto"
@@ -231,7 +229,7 @@ def test_a_text_comes_out_as_it_went_in(words: list[str]) -> None:
 
 
 def test_nothing_is_fetched() -> None:
-    for inspection in (inspect_tagger(tagger(features=LETTERS), TEXT), inspect_classifier(classifier(), TEXT)):
+    for inspection in (tagger(features=LETTERS).inspect(TEXT), classifier().inspect(TEXT)):
         page = parsed(inspection.page)
         assert not [node.tag for node in page.all() if {"src", "href", "srcset", "data"} & node.attributes.keys()]
         assert not re.search(r"url\(|@import|https?://|import\(|fetch\(", inspection.page)
@@ -240,7 +238,7 @@ def test_nothing_is_fetched() -> None:
 
 def test_a_page_is_small_but_for_its_content() -> None:
     """With the library, whose license is in it."""
-    page = inspect_classifier(classifier(), TEXT).page
+    page = classifier().inspect(TEXT).page
     assert "Permission is hereby granted" in page
     assert len(page.encode()) < 400_000
 
@@ -254,7 +252,7 @@ def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(tagging, "BUDGET_WORDS", 30_000)
     transformer = TRANSFORMER | {"positions": "sinusoidal", "num_layers": 1}
     options = {"features": LETTERS} if kind == "lstm" else {"model": transformer, "labels": PLAIN, "head": "softmax"}
-    inspection = inspect_tagger(tagger(**options), LONG)
+    inspection = tagger(**options).inspect(LONG)
     page = parsed(inspection.page)
     assert "The first 60 of 2,100 words are shown." in page.section("Emission").text
     assert "The first 2,000 of 2,100 words are shown." in page.section("The sentence").text
@@ -268,7 +266,7 @@ def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classifying, "BUDGET_WORDS", 30_000)
-    inspection = inspect_classifier(classifier(model=LSTM | {"bidirectional": False}), LONG)
+    inspection = classifier(model=LSTM | {"bidirectional": False}).inspect(LONG)
     page = parsed(inspection.page)
     assert re.search(r"The text is long: \d+ words at a time", page.section("What each").text)
     assert len(inspection.content) < 2_000_000
@@ -277,8 +275,8 @@ def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_one_enormous_word_is_cut() -> None:
     for inspection in (
-        inspect_tagger(tagger(features=LETTERS), "x" * 100_000 + " calm"),
-        inspect_classifier(classifier(), "x" * 100_000 + " calm"),
+        tagger(features=LETTERS).inspect("x" * 100_000 + " calm"),
+        classifier().inspect("x" * 100_000 + " calm"),
     ):
         assert len(inspection.content) < 60_000
 
@@ -299,7 +297,7 @@ def test_many_tags_are_cut_to_those_that_matter() -> None:
 
 def test_text_that_is_not_read_stands_between_and_is_cut() -> None:
     text = "Ann " + "saw " * 200 + "London"
-    inspection = inspect_classifier(classifier(data={"max_tokens": 2, "keep": "both"}), text)
+    inspection = classifier(data={"max_tokens": 2, "keep": "both"}).inspect(text)
     shown = next(parsed(inspection.page).section("What each").all("div", "text"))
     assert [word.text for word in shown.all("span", "w")] == ["Ann", "London"]
     assert " […] " in shown.text
@@ -307,7 +305,7 @@ def test_text_that_is_not_read_stands_between_and_is_cut() -> None:
 
 
 def test_an_inspection_is_saved_and_shows_itself(tmp_path: Path) -> None:
-    inspection = inspect_tagger(tagger(), TEXT)
+    inspection = tagger().inspect(TEXT)
     assert isinstance(inspection, Inspection)
     path = inspection.save(tmp_path / "page.html")
     assert path.read_text(encoding="utf-8") == inspection.page

@@ -10,7 +10,6 @@ from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.models.word_features import EncodedForms, Words
 from ensue.tasks.labeling import view as tagging
-from ensue.tasks.labeling.inspection import inspect_tagger
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.view import TaggerView
 from inspection.small import LSTM, PLAIN, TRANSFORMER, tagger
@@ -22,7 +21,7 @@ ALL = {"d_words": 6, "affixes": 2, "d_affix": 3, "d_shape": 2, "characters": "cn
 
 
 def view_of(pipeline: LabelingPipeline, text: str | list[str] | Sentence = TEXT) -> TaggerView:
-    view = inspect_tagger(pipeline, text).view
+    view = pipeline.inspect(text).view
     assert isinstance(view, TaggerView)
     return view
 
@@ -155,7 +154,7 @@ def test_given_columns_are_parts_too() -> None:
     assert view.effects[0][-1].emission == pytest.approx(view.emissions[0, tag] - without.emissions[0, tag], abs=1e-5)
     assert view.effects[1][-1].emission == pytest.approx(0, abs=1e-5)
     with pytest.raises(EnsueError, match='also reads the column "pos"'):
-        inspect_tagger(pipeline, "the Sea")
+        pipeline.inspect("the Sea")
 
 
 def test_moves_of_a_character_lstm_are_those_of_its_steps() -> None:
@@ -277,14 +276,14 @@ def test_the_budget_ends_the_search_but_not_before_the_first_word(
 
 def test_what_cannot_be_looked_into_is_said() -> None:
     with pytest.raises(EnsueError, match="the text has no words"):
-        inspect_tagger(tagger(), " \n ")
+        tagger().inspect(" \n ")
     with pytest.raises(EnsueError, match=r"the text has 10,001 words; up to 10,000"):
-        inspect_tagger(tagger(), ["a"] * 10_001)
+        tagger().inspect(["a"] * 10_001)
 
 
 def test_nobody_watches_afterwards() -> None:
     pipeline = tagger(features=ALL)
     before = pipeline.predict([TEXT])
-    inspect_tagger(pipeline, TEXT)
+    pipeline.inspect(TEXT)
     assert pipeline.predict([TEXT]) == before
     assert not any(module._forward_hooks for module in pipeline.model.modules())

@@ -19,10 +19,10 @@ from ensue.serving.served import Served
 from ensue.serving.service import Service
 from ensue.serving.socket import LOOPBACK
 from ensue.tasks import task_entry
+from ensue.tasks.classification.frames import FrameClassificationPipeline
+from ensue.tasks.classification.model import FrameClassifierParts
+from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.frame_classification.model import FrameClassifierParts
-from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
-from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frame_prediction.model import FramePredictorParts
 from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe

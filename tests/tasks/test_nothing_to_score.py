@@ -7,7 +7,8 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.classification.task import score_classifier
-from ensue.tasks.labeling.task import LabeledTexts, evaluate_tagger
+from ensue.tasks.labeling.decoding import LabeledTexts
+from ensue.tasks.labeling.task import evaluate_tagger
 from ensue.text.classes import Classes
 
 NOTHING: Any = None

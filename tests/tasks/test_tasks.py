@@ -21,7 +21,7 @@ OUTSIDE = ["cli", "console", "runs", "training", "recipe", "inspection", "librar
 
 def names_of_tasks(tree: ast.AST) -> list[str]:
     """Strings that are a task's name, and imports from its folder."""
-    folders = tuple(f"{module}" for module in TASKS.values())
+    folders = tuple(module.partition(":")[0] for module in TASKS.values())
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in TASKS:
@@ -58,7 +58,7 @@ def test_an_entry_holds_what_it_promises(name: str) -> None:
     assert entry.recipe.model_fields["task"].default == name
     assert entry.commands
     for found in (entry.parts_class, entry.job_class, entry.pipeline_class):
-        assert found.__module__.startswith(TASKS[name])
+        assert found.__module__.startswith(TASKS[name].partition(":")[0])
     generates = "generate_into" if entry.pipeline_class.generates_files else "generate"
     methods = {"predict": "prediction_lines", "score": "score_lines", "generate": generates}
     assert all(hasattr(entry.pipeline_class, methods.get(command, command)) for command in entry.commands)

@@ -114,12 +114,16 @@ def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_pa
     found = []
     for seed in (0, 1):
         job = ClassificationJob(classifying(path, seed=seed, data={"valid_fraction": 0.25}))
-        assert job.valid is not None
-        assert {labels[0] for labels in job.valid.labels} == {"A", "B"}
-        parts = [{word for word in part.texts[0].words.values if word != "end"} for part in (job.train, job.valid)]
+        assert job.split.valid is not None
+        assert {labels[0] for labels in job.split.valid.labels} == {"A", "B"}
+        both = job.split.train, job.split.valid
+        parts = [
+            {word for word in part.texts[0].words.values if word != "end"}
+            for part in (job.split.train, job.split.valid)
+        ]
         assert parts[0] | parts[1] == {f"word{n}" for n in range(40)}
         assert (len(parts[0]), len(parts[1])) == (30, 10)
-        for part in (job.train, job.valid):
+        for part in both:
             words = [part.texts[0].words.values[id] for id in part.texts[0].words.ids[::2]]
             assert [("AB"[int(word[4:]) // 20],) for word in words] == part.labels
         found.append(parts)

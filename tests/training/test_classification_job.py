@@ -12,7 +12,7 @@ import pytest
 
 from ensue.errors import DataError, RecipeError
 from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.confusion_picture import draw_confusion
+from ensue.tasks.contract.labels_job import draw_confusion
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die, interrupt
 from training.tiny import kept, run_tiny, seal, some_slow
@@ -129,7 +129,7 @@ def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_pa
 def test_a_run_directory_has_all_that_a_classifier_is(
     topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.tasks.labels_job.draw_confusion", draw_confusion)
+    monkeypatch.setattr("ensue.tasks.contract.labels_job.draw_confusion", draw_confusion)
     test = tmp_path / "test.jsonl"
     test.write_text(json_lines(documents(30, seed=5)))
     outcome = run_tiny(classifying(topics, data={"test": str(test)}), tmp_path / "run")
@@ -159,7 +159,7 @@ def test_the_matrix_that_is_drawn_is_that_of_the_validation_data(
     topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("ensue.tasks.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
+    monkeypatch.setattr("ensue.tasks.contract.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
     outcome = run_tiny(classifying(topics, steps=2), tmp_path / "run")
     assert outcome.valid is not None
     ((labels, confusion, path),) = drawn

@@ -208,9 +208,9 @@ def test_one_long_series(tmp_path: Path) -> None:
     path.write_bytes(written(path, [np.concatenate(waves())[:100]]))
     asked: Any = recipe(path, train={"longest": 40})
     job = FramePredictionJob(asked)
-    assert (job.train.lengths.tolist(), job.valid.lengths.tolist()) == ([75], [25])
+    assert (job.split.train.lengths.tolist(), job.split.valid.lengths.tolist()) == ([75], [25])
     assert job.task.train.lengths.tolist() == [37, 38]
-    assert job.valid_from == f"the last 25% of {path}"
+    assert job.split.valid_from == f"the last 25% of {path}"
     assert job.notes == ["1 of the series are longer than 40 frames and are cut for training"]
     batch = job.task.unread(0, torch.device("cpu"))
     assert (batch.rows, batch.count) == (2, 75)

@@ -19,16 +19,18 @@ def test_the_last_part_is_for_validation(fraction: float, trained: int, tmp_path
     rows = [f"word{number} {'A' if number % 2 else 'B'}\nend C\n" for number in range(20)]
     path.write_text("\n".join(rows))
     job = LabelingJob(tagging(path, data={"valid_fraction": fraction}))
-    assert job.train.texts.words.values == [*dict.fromkeys(w for n in range(trained) for w in (f"word{n}", "end"))]
+    assert job.split.train.texts.words.values == [
+        *dict.fromkeys(w for n in range(trained) for w in (f"word{n}", "end"))
+    ]
     if trained == 20:
-        assert job.valid is None
+        assert job.split.valid is None
         assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]
     else:
-        assert job.valid is not None
-        assert job.valid.texts.words.values == [
+        assert job.split.valid is not None
+        assert job.split.valid.texts.words.values == [
             *dict.fromkeys(w for n in range(trained, 20) for w in (f"word{n}", "end"))
         ]
-        assert job.valid.labels == [["A" if n % 2 else "B", "C"] for n in range(trained, 20)]
+        assert job.split.valid.labels == [["A" if n % 2 else "B", "C"] for n in range(trained, 20)]
 
 
 @pytest.mark.sampled(1)
@@ -65,7 +67,7 @@ def test_empty_sentences_have_nothing_to_learn_or_score(tmp_path: Path) -> None:
     lines = json_tokens(TAGGED[:20]).splitlines(keepends=True)
     path.write_text("".join(line + '{"tokens": [], "labels": []}\n' for line in lines))
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.0}))
-    assert len(job.train) == 20
+    assert len(job.split.train) == 20
     run_tiny(tagging(path, steps=2), tmp_path / "run")
     scores = load(tmp_path / "run").evaluate(path)
     assert scores.tokens == sum(len(s.words) for s in TAGGED[:20])
@@ -167,5 +169,5 @@ def test_of_a_single_sentence_nothing_is_for_validation(tmp_path: Path) -> None:
     path = tmp_path / "one.txt"
     path.write_text("word A\nend B\n")
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.9, "format": "columns"}))
-    assert (len(job.train), job.valid) == (1, None)
+    assert (len(job.split.train), job.split.valid) == (1, None)
     assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]

@@ -328,9 +328,9 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
 
 def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -> None:
     job = LabelingJob(tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
-    assert job.task.contexts.firsts.tolist() == [0, len(job.train)]
-    assert job.valid is not None
-    assert (job.train.sizes, job.valid.sizes) == ([len(job.train)], [len(job.valid)])
+    assert job.task.contexts.firsts.tolist() == [0, len(job.split.train)]
+    assert job.split.valid is not None
+    assert (job.split.train.sizes, job.split.valid.sizes) == ([len(job.split.train)], [len(job.split.valid)])
 
 
 def test_a_context_is_no_longer_than_the_encoder_reads(names: Path, tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_p
 def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     without_pictures(monkeypatch)
-    monkeypatch.setattr("ensue.tasks.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
+    monkeypatch.setattr("ensue.tasks.contract.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
     (tmp_path / "names.txt").write_text(columns(sentences(60)))
     outcome = run_tiny(tagging(tmp_path / "names.txt", steps=4), tmp_path / "run")
     assert outcome.valid is not None

@@ -8,7 +8,7 @@ import pytest
 
 from ensue.runs.pictures import draw_curve
 from ensue.runs.reporter import Reporter
-from ensue.tasks.confusion_picture import draw_confusion
+from ensue.tasks.contract.labels_job import draw_confusion
 from training.tiny import run_tiny, some_slow, tiny_recipe
 
 NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]

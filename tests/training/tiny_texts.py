@@ -229,7 +229,7 @@ def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: di
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """They take longer than all the rest of a tiny run."""
-    for name in ("training.run.draw_curve", "tasks.labels_job.draw_confusion"):
+    for name in ("training.run.draw_curve", "tasks.contract.labels_job.draw_confusion"):
         patch.setattr(f"ensue.{name}", lambda *args, **kwargs: None)
 
 

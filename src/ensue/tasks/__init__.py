@@ -13,8 +13,8 @@ TASKS = {
     "language-modeling": "ensue.tasks.language_modeling",
     "labeling": "ensue.tasks.labeling",
     "classification": "ensue.tasks.classification",
-    "frame-classification": "ensue.tasks.frame_classification",
-    "frame-labeling": "ensue.tasks.frame_labeling",
+    "frame-classification": "ensue.tasks.classification:FRAMES",
+    "frame-labeling": "ensue.tasks.labeling:FRAMES",
     "frame-prediction": "ensue.tasks.frame_prediction",
     "drawing": "ensue.tasks.drawing",
     "glimpses": "ensue.tasks.glimpses",
@@ -24,7 +24,9 @@ TASKS = {
     "bidirectional-language-modeling": "ensue.tasks.bidirectional_language_modeling",
     "word-vectors": "ensue.tasks.word_vectors",
 }
-"""For each task's name in recipes and runs, the module whose `TASK` describes it. It is imported at first use."""
+"""For each task's name in recipes and runs, the module that describes it, as `TASK` or by the name behind a colon. It
+is imported at first use.
+"""
 DEFAULT_TASK = "language-modeling"
 """The task of a recipe that names none."""
 
@@ -32,7 +34,8 @@ DEFAULT_TASK = "language-modeling"
 def task_entry(name: object) -> TaskEntry:
     """The entry of a task. Raises RecipeError, with the nearest name, if there is none."""
     if isinstance(name, str) and name in TASKS:
-        return import_module(TASKS[name]).TASK  # type: ignore[no-any-return]
+        module, _, attribute = TASKS[name].partition(":")
+        return getattr(import_module(module), attribute or "TASK")  # type: ignore[no-any-return]
     entry: TaskEntry | None = find_guest("task", name, TaskEntry)
     if entry is None:
         known = [*TASKS, *guests("task")]

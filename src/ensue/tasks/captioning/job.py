@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby, islice
 from typing import Any, ClassVar
 
@@ -18,8 +19,9 @@ from ensue.tasks.captioning.captioned import Captioned, captions_of, check_capti
 from ensue.tasks.captioning.model import CaptionerParts
 from ensue.tasks.captioning.pipeline import CaptioningPipeline
 from ensue.tasks.captioning.recipe import CaptioningRecipe
-from ensue.tasks.frames.data import LabeledSeries
-from ensue.tasks.frames.job import FramesJob
+from ensue.tasks.contract.data_set import DataSetJob
+from ensue.tasks.frames.data import LabeledSeries, SeriesData
+from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.sequence_to_sequence.decoding import search_of
 from ensue.tasks.sequence_to_sequence.outputs import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
@@ -27,7 +29,7 @@ from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
 
 
-class CaptioningJob(FramesJob[TextModel]):
+class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
     """Trains a captioner."""
 
     unit: ClassVar[str] = "tokens"
@@ -36,32 +38,32 @@ class CaptioningJob(FramesJob[TextModel]):
     task: SequenceToSequence
 
     def __init__(self, recipe: CaptioningRecipe, run: RunDirectory | None = None) -> None:
-        self.rows = 0 if run is None else run.parts.rows
-        super().__init__(recipe, run)
+        rows = 0 if run is None else run.parts.rows
 
-    def check(self, series: Series) -> None:
-        super().check(series)
-        check_looked_at(series, self.recipe, self.rows)
-        if self.recipe.reads_images:
-            self.rows = len(series.frames)
+        def check(series: Series) -> None:
+            nonlocal rows
+            check_looked_at(series, recipe, rows)
+            if recipe.reads_images:
+                rows = len(series.frames)
 
-    def labels_of(self, series: Series) -> tuple[str, ...]:
-        return captions_of(series, self.recipe.data.separator)
-
-    def made_parts(self) -> CaptionerParts:
-        texts = (part for captions in self.train.labels for caption in captions for part in (" ", caption, "\n"))
-        tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
-        return CaptionerParts(self.seen(), TokenizerWithSpecials(tokenizer), self.rows)
-
-    def begin_task(self) -> None:
-        recipe, target = self.recipe, self.parts.target
+        labels_of = partial(captions_of, separator=recipe.data.separator)
+        data = SeriesData(recipe, run, labels_of=labels_of, check=check)
+        super().__init__(recipe, data)
+        self.parts = self._parts(data.seen(), rows) if run is None else run.parts
+        target = self.parts.target
         search_of(recipe.search, target)  # what cannot be is said before anything is computed
-        train = self._encoded(self.train)
+        train = self._encoded(self.split.train)
         self.ratio = usual_ratio(train)
         self.task = SequenceToSequence(
-            train, None if self.valid is None else self._encoded(self.valid), begin_id=target.begin_id,
+            train, None if self.split.valid is None else self._encoded(self.split.valid), begin_id=target.begin_id,
             sizes=recipe.train, sampled=self._sampled,
         )  # fmt: skip
+
+    def _parts(self, seen: FramesSeen, rows: int) -> CaptionerParts:
+        captions = (caption for captions in self.split.train.labels for caption in captions)
+        texts = (part for caption in captions for part in (" ", caption, "\n"))
+        tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
+        return CaptionerParts(seen, TokenizerWithSpecials(tokenizer), rows)
 
     def _encoded(self, data: LabeledSeries) -> EncodedPairs:
         """Each series with each of its captions."""
@@ -84,9 +86,9 @@ class CaptioningJob(FramesJob[TextModel]):
 
     def _sampled(self, model: TextModel) -> str:
         """The captions of some validation images, with the right ones, a line each."""
-        if self.valid is None:
+        if self.split.valid is None:
             return ""
-        items = list(islice(_items(self.valid), self.recipe.train.samples))
+        items = list(islice(_items(self.split.valid), self.recipe.train.samples))
         with evaluating(model):
             answers = list(self.pipeline(model).with_search(width=1).answers(items))
         return sample_lines((item.series.name, output.text, item.targets[0]) for item, output in answers)
@@ -99,7 +101,7 @@ class CaptioningJob(FramesJob[TextModel]):
         return {"target_size": self.parts.target.vocabulary_size, "rows": self.parts.rows, "ratio": self.ratio}
 
     def test(self, model: TextModel) -> GenerationScores | None:
-        return None if self.test_data is None else self.pipeline(model).score_pairs(list(_items(self.test_data)))
+        return None if self.split.test is None else self.pipeline(model).score_pairs(list(_items(self.split.test)))
 
     @property
     def data(self) -> str:

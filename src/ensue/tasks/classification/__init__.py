@@ -1,15 +1,24 @@
-"""Classification: a label, or several, for a text or a pair of texts."""
+"""Classification: a label, or several, for a text, a pair of texts, or a series of frames."""
 
-from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks import frames, words
+from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.words import COMMANDS
 
 TASK = TaskEntry(
     recipe=ClassificationRecipe,
     parts="ensue.tasks.classification.model:ClassifierParts",
     job="ensue.tasks.classification.job:ClassificationJob",
     pipeline="ensue.tasks.classification.pipeline:ClassificationPipeline",
-    commands=COMMANDS,
+    commands=words.COMMANDS,
     judged_by=("accuracy", "micro_f1"),
     files=("tokenizer.json", "labels.json", "confusion.png"),
+)
+FRAMES = TaskEntry(
+    recipe=FrameClassificationRecipe,
+    parts="ensue.tasks.classification.model:FrameClassifierParts",
+    job="ensue.tasks.classification.job:ClassificationJob",
+    pipeline="ensue.tasks.classification.frames:FrameClassificationPipeline",
+    commands=frames.COMMANDS,
+    judged_by=("accuracy", "micro_f1"),
+    files=("frames.json", "labels.json", "confusion.png"),
 )

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ensue.inspection.colors import ansi, color_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,3 +39,13 @@ class Classified:
         shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
         text = " | ".join(self.texts)
         return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
+
+
+def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:
+    """A text behind its labels, in their colors."""
+    line = Text()
+    for label in labels or ("-",):
+        share = f" {shares[label]:.2f}" if labels else ""
+        line.append(f"{label}{share}", style=f"black on {color_of(label)}").append("  ")
+    line.append(text)
+    return ansi(Console(highlight=False), line) + "\n"

@@ -1,167 +1,115 @@
-"""The job of training a classifier of texts: reads and checks them, and writes its part of the card."""
+"""The job of training a classifier of texts or of series of frames: labels, threshold, scores, confusion matrix."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ensue.data.documents import DocumentSource
-from ensue.errors import DataError
+import torch
+
+from ensue.errors import DataError, listed
+from ensue.metrics.classification import ClassificationScores
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import MIN_TEXTS
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.classes_job import ClassesJob
-from ensue.tasks.classification.documents import Documents
-from ensue.tasks.classification.model import ClassifierParts
-from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.classification.data import ClassifiedSeriesData, DocumentData
+from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.classification.task import (
+    Classification,
     ClassifiedTexts,
+    classify,
+    score_classifier,
     weigh_ngrams,
+    with_best_threshold,
 )
-from ensue.tasks.classification.texts import (
-    check_document,
-    describe_reading,
-    document_source,
-    keep_blanks,
-)
-from ensue.tasks.words.encoded_texts import EncodedTexts
-from ensue.tasks.words.job import WordsJob
-from ensue.tasks.words.length import check_length
-from ensue.tasks.words.pretrained import with_vectors
-from ensue.tasks.words.subwords import SubwordTexts
+from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.text.classes import Classes
-from ensue.text.tokens import shortened, words_in
 
 
-class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
-    """Trains a classifier of texts."""
+class ClassificationJob(LabelsJob[Classifier, Any]):
+    """Trains a classifier."""
 
-    unit: ClassVar[str] = "texts"
-    examples: ClassVar[str] = "texts"
-    one: ClassVar[str] = "text"
-    recipe: ClassificationRecipe
-    parts: ClassifierParts
+    counted_by: ClassVar[str] = "examples"
+    data_set: Any
+    """Its data, which know how it reads them (`data.py`): texts or series of frames."""
+    task: Classification
+    final: ClassificationScores | None = None
+    """The scores of the best weights on the validation data."""
 
-    def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
-        self.recipe, self.is_new = recipe, run is None
-        data = recipe.data
-        if not data.train:
-            raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
-        source = document_source(data, data.train, group=data.group)
-        self.layout = source.layout
-        self.begin_from(run)
-        self.fingerprint = source.files.fingerprint()
-        whole = self._read(source, multiple=True)
-        self.multiple = any(len(labels) != 1 for labels in whole.labels)
-        self.train, self.valid, self.valid_from = self.split(whole)
-        self.test_data = self.read(data.test) if data.test else None
-        self.parts = self._parts() if run is None else with_vectors(run.parts, run, recipe.features.vectors)
-        self.begin_task()
-
-    def read(self, location: str) -> Documents:
-        source = document_source(self.recipe.data, location, like=self.layout)
-        return self._read(source, multiple=self.multiple)
-
-    def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
-        data = self.recipe.data
-        found = Documents.none(self.num_texts)
-        blanks = self.tuned.framing.first if self.tuned is not None and self.blanks else None
-        for document in source:
-            check_document(document, self.num_texts, multiple=multiple)
-            words = [words_in(text, data.splitter, blanks=blanks) for text in document.texts]
-            kept = [shortened(part, data.max_tokens, data.keep) for part in words]
-            check_length(max(map(len, kept)), self.recipe, document.path, document.line)
-            found.append(kept, document.labels, cut=kept != words, empty=not any(words), group=document.group)
-        if not len(found):
-            raise DataError("no text in it", source.location)
-        return found
-
-    @property
-    def blanks(self) -> bool:
-        """Whether words have the blanks before them."""
-        return self.tuned is not None and keep_blanks(self.recipe, self.tuned)
-
-    @property
-    def num_texts(self) -> int:
-        """The number of texts in a document: 1, or 2 for pairs."""
-        return 1 if self.layout.joined else max(1, len(self.layout.texts))
-
-    def _labels(self) -> Classes:
-        labels = self.classes(f" ({self.layout})")
-        if all(self.train.empty):
-            raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
-        return labels
-
-    def _parts(self) -> ClassifierParts:
-        labels = self._labels()
-        pretrained = self.pretrained()
-        counts = sum((Counter(texts.words.counts()) for texts in self.train.texts), Counter[str]())
-        lexicon = self.lexicon_with(pretrained, counts)
-        vectors = None if pretrained is None else pretrained.vectors
-        return ClassifierParts(
-            lexicon, vectors, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
+    def __init__(
+        self, recipe: ClassificationRecipe | FrameClassificationRecipe, run: RunDirectory | None = None
+    ) -> None:
+        data: Any = (
+            ClassifiedSeriesData(recipe, run)
+            if isinstance(recipe, FrameClassificationRecipe)
+            else DocumentData(recipe, run)
+        )
+        super().__init__(recipe, data)
+        self.is_new = run is None
+        self.parts = data.parts(self._classes(data)) if run is None else data.parts_of(run)
+        self.task = Classification(
+            data.encoded(self.split.train, self.parts),
+            data.encoded(self.split.valid, self.parts) if self.split.valid else None,
+            self.parts.labels,
+            balanced=recipe.head.class_weights == "balanced",
+            sizes=recipe.train,
         )
 
-    def encoded(self, documents: Documents) -> ClassifiedTexts:
-        return ClassifiedTexts(
-            tuple(
-                EncodedTexts(self.parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts
-            ),
-            documents.labels,
-            None
-            if self.tuned is None
-            else SubwordTexts(self.tuned.reader(whole=True, blanks=self.blanks), documents.texts),
-        )
-
-    @property
-    def data(self) -> str:
-        words = sum(len(texts.words) for texts in self.train.texts)
-        valid = f"{len(self.valid):,} for validation" if self.valid else "none for validation"
-        kind = "labels, several of them a text" if self.parts.labels.multiple else "labels"
-        return f"{len(self.train):,} texts of {words:,} words, {valid}; {len(self.parts.labels)} {kind} ({self.layout})"
+    def _classes(self, data: DocumentData | ClassifiedSeriesData) -> Classes:
+        """The labels of the training data. Raises DataError if there are no two."""
+        train = data.split.train
+        counts = train.label_counts
+        if len(counts) < 2:
+            only = f'all {len(train):,} {data.unit} have the label "{next(iter(counts))}"' if counts else "no label"
+            raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)
+        return Classes(sorted(counts), multiple=data.multiple)
 
     @property
     def notes(self) -> list[str]:
-        notes = [*self.notes_on_rare_labels()]
-        if any(self.train.empty):
-            notes.append(f"{sum(self.train.empty):,} texts are empty")
-        return [*notes, *self.notes_on_labels()]
-
-    def protocol(self, model: Classifier | None = None) -> str:
-        """How long texts are read, in one line."""
-        cut = sum(self.train.cut)
-        return describe_reading(self.recipe.data, f"{cut:,} of {len(self.train):,} texts are longer:" if cut else "")
+        """Remarks on labels that are there once, and on the data."""
+        notes = super().notes
+        if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
+            count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
+            notes.insert(0, f"only one {self.data_set.one} to learn {count} from: {listed(rare)}")
+        return notes
 
     def prepare(self, model: Classifier) -> None:
+        labels, train = self.parts.labels, self.task.train
         if model.bag is not None:
-            matrix = self.parts.labels.matrix(self.train.labels)
+            assert isinstance(train, ClassifiedTexts)
             least, weights = min(MIN_TEXTS, self.recipe.features.min_count), self.recipe.head.ngram_weights
-            weigh_ngrams(model.bag, weights, self.encoded(self.train), matrix, least=least)
+            weigh_ngrams(model.bag, weights, train, labels.matrix(train.labels), least=least)
             if self.is_new or self.parts.ngrams is not None:
                 self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
-        super().prepare(model)
+        if self.recipe.head.class_weights == "none":
+            model.start_from_shares(torch.from_numpy(labels.shares(train.labels)).float())
 
-    def config(self) -> dict[str, Any]:
-        return {
-            "layout": self.layout.to_json(),
-            "pair": self.num_texts == 2,
-            "ngrams": self.parts.ngrams,
-            **super().config(),
-        }
+    def finish(self, run: RunDirectory, model: Classifier) -> None:
+        """Sets the threshold for several labels by the validation data, and scores these with it."""
+        valid = self.task.valid
+        if valid is None:
+            return
+        probabilities = classify(model, valid)
+        self.parts = replace(self.parts, labels=with_best_threshold(self.parts.labels, valid.labels, probabilities))
+        run.write({"labels.json": self.parts.labels.to_json()})
+        self.final = score_classifier(probabilities, valid.labels, self.parts.labels)
 
     @property
-    def example(self) -> str:
-        return "" if self.num_texts == 2 else "a text of yours"
+    def confused(self) -> tuple[list[str], list[list[int]]] | None:
+        final = self.final
+        return None if final is None or final.confusion is None else (final.labels, final.confusion)
 
-    def data_lines(self) -> list[str]:
-        data = self.recipe.data
-        lines = [f"- training: `{data.train}` ({self.layout}), {len(self.train):,} texts; {self.protocol()}"]
-        lines.append(f"- validation: {self.valid_from}" + (f", {len(self.valid):,} texts" if self.valid else ""))
-        if self.test_data:
-            lines.append(f"- test: `{data.test}`, {len(self.test_data):,} texts")
-        return lines
+    def test(self, model: Classifier) -> ClassificationScores | None:
+        if self.split.test is None:
+            return None
+        encoded = self.data_set.encoded(self.split.test, self.parts)
+        return score_classifier(classify(model, encoded), encoded.labels, self.parts.labels)
 
-    def python(self) -> list[str]:
-        text = f'"{self.example}"' if self.example else '("a text", "another text")'
-        return [f"print(model.predict([{text}]))"]
+    @property
+    def score_columns(self) -> dict[str, str]:
+        return {
+            "accuracy": "accuracy",
+            "macro_f1": "macro F1",
+            "weighted_f1": "weighted F1",
+            "calibration_error": "calibration error",
+        }

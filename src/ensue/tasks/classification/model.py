@@ -1,4 +1,4 @@
-"""The parts of a classifier: its lexicon, its labels, and whether it compares two texts."""
+"""The parts of a classifier: its lexicon, or what frames have alike, its labels, and whether it compares two texts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from ensue.models.build_frames import build_frame_classifier
 from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, Symbols
-from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
+from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
 from ensue.text.classes import Classes
 
@@ -75,4 +77,21 @@ class ClassifierParts(WordParts):
             num_labels=len(self.labels), multiple=self.labels.multiple, pair=self.pair,
             segment=recipe.data.segment_tokens, pretrained=self.pretrained, contextual=self.contextual,
             tuned=self.tuned_encoder(), ngrams=self.ngrams,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FrameClassifierParts(LabeledFrameParts):
+    """The parts of a classifier of frames."""
+
+    labels: Classes
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        return cls(read_frames_seen(run), run.read_json("labels.json", ClassesContent, Classes.from_json))
+
+    def build(self, recipe: FrameClassificationRecipe) -> Classifier:
+        return build_frame_classifier(
+            self.features(recipe), recipe.encoder, recipe.head, directions=recipe.directions,
+            num_labels=len(self.labels), multiple=self.labels.multiple,
         )  # fmt: skip

@@ -10,17 +10,32 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.inspection.attributions import Integrated
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
+from ensue.inspection.features import ReadWords
 from ensue.inspection.markup import clipped, plain, signed
-from ensue.inspection.page import Section, cut
+from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import ShownText, Weight, weighted_text
-from ensue.tasks.classification.view import ClassifierView
+from ensue.models.classifier import Classifier
+from ensue.tasks.classification.view import ClassifierView, view_classifier
+from ensue.text.classes import Classes
 
 MOST_WORDS = 60
 """The most words over which the encoder is drawn."""
 MOST_LABELS = 25
 MOST_RANKED = 8
+
+
+def inspect_texts(
+    model: Classifier, reads: Sequence[ReadWords], shown: Sequence[ShownText], labels: Classes, facts: Mapping[str, str]
+) -> Inspection:
+    """What happens in a classifier with a text, or the two of a pair, as they were read; `facts` are of the model."""
+    views = view_classifier(model, reads)
+    colors = {name: color_of(name) for name in labels.names}
+    threshold = labels.threshold if labels.multiple else None
+    sections = classifier_sections(views, shown, labels.names, colors=colors, threshold=threshold)
+    return Inspection(clipped(" | ".join(text.text for text in shown), TITLE), views, facts, sections)
 
 
 def classifier_sections(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -10,38 +12,39 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_texts
+from ensue.arguments import check_path, check_texts, check_type
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
+from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.page import Inspection
+from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier
+from ensue.notices import say_empty
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.classified import Classified
-from ensue.tasks.classification.console import class_lines
-from ensue.tasks.classification.inspection import inspect_classifier
-from ensue.tasks.classification.judging import Judged, items_of, scores_of
+from ensue.tasks.classification.classified import Classified, colored
 from ensue.tasks.classification.model import ClassifierParts
+from ensue.tasks.classification.page import inspect_texts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.classification.task import classify_words
+from ensue.tasks.classification.task import Judged, classify_words, items_of, scores_of
 from ensue.tasks.classification.texts import (
+    TextReader,
     check_document,
     describe_reading,
     document_source,
-    keep_blanks,
+    subword_reader,
 )
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
-from ensue.tasks.words.length import check_length
+from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
-from ensue.text.tokens import shortened, words_in
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
@@ -84,12 +87,11 @@ class ClassificationPipeline(WordPipeline):
         recipe = directory.recipe
         assert isinstance(recipe, ClassificationRecipe)
         parts: ClassifierParts = directory.parts
-        tuned = parts.tuned
         return cls(
             directory.model(device), parts.lexicon, parts.labels,
             recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
             contextual=ContextualFeatures.within(directory, device),
-            subwords=None if tuned is None else tuned.reader(whole=True, blanks=keep_blanks(recipe, tuned)),
+            subwords=subword_reader(recipe, parts.tuned),
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
@@ -97,11 +99,7 @@ class ClassificationPipeline(WordPipeline):
         check_texts(texts, "texts, or of pairs of them")
         documents = [Document(_texts(text)) for text in texts]
         return [
-            Classified(
-                answer.document.texts,
-                answer.labels,
-                dict(zip(self.labels.names, answer.probabilities.tolist(), strict=True)),
-            )
+            Classified(answer.document.texts, answer.labels, self._shares(answer.probabilities))
             for answer in self.classify(documents)
         ]
 
@@ -109,8 +107,25 @@ class ClassificationPipeline(WordPipeline):
         return [found.as_json() for found in self.predict(texts)]
 
     def inspect(self, text: str | tuple[str, str]) -> Inspection:
-        """What happens in the model with a text or a pair, as numbers and as a page."""
-        return inspect_classifier(self, text)
+        """What happens in the model with a text or a pair, as numbers and as a page.
+
+        Raises EnsueError for the wrong number of texts, for a text without words, and for one with too many words.
+        """
+        check_type("the text", text, (str, tuple, list), "a text, or two of them")
+        texts = (text,) if isinstance(text, str) else tuple(text)
+        for part in texts:
+            check_type("the text", part, str, "a string")
+        if len(texts) != self.num_texts:
+            expected = "two texts" if self.num_texts == 2 else "one text"
+            raise EnsueError(f"the model reads {expected}; found {len(texts)}")
+        whole, kept = zip(*map(self.text_reader.tokens, texts), strict=True)
+        reads = read_words(self, [[word.text for word in words] for words in kept])
+        shown = [ShownText(part, [word[1:] for word in words]) for part, words in zip(texts, kept, strict=True)]
+        head = self.recipe.head
+        parts = [*head.pooling, *([f"{head.ngrams}-grams"] if head.ngrams else [])]
+        count, read = sum(map(len, whole)), sum(map(len, kept))
+        facts = facts_of(self, " + ".join(parts), f"{read:,}" if read == count else f"{read:,} of {count:,}")
+        return inspect_texts(self.model, reads, shown, self.labels, facts)
 
     def classify(self, documents: Iterable[Document], shard: Shard = WHOLE) -> Iterator[LabelsOfDocument]:
         """The labels of a stream of documents of any length, or of a part of it, in order, in constant memory.
@@ -138,7 +153,8 @@ class ClassificationPipeline(WordPipeline):
                 yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
-        read = map(self._read, documents)
+        reader = self.text_reader
+        read = ((document, reader.read(document).words) for document in documents)
         return windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS)
 
     def source(
@@ -172,7 +188,33 @@ class ClassificationPipeline(WordPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        return class_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard)
+        if is_stream(location):  # typed texts are plain ones
+            format = format or ("plain" if is_typed(location) else "")
+            source = self.source(stream_lines(location, encoding), format=format, is_labeled=False)
+        else:
+            source = self.source(location, format=format or "", encoding=encoding, is_labeled=False)
+        parts: Iterable[Iterable[Document]] = ([document] for document in source) if is_typed(location) else [source]
+        num_empty = 0
+        for document, labels, probabilities in chain.from_iterable(self.classify(part, shard) for part in parts):
+            shares = self._shares(probabilities)
+            num_empty += document.is_empty
+            if as_json:
+                yield json.dumps(Classified(document.texts, labels, shares).as_json(), ensure_ascii=False) + "\n"
+            elif color and source.layout.format == "plain":
+                yield colored(document.texts[0], labels, shares)
+            else:
+                yield source.write(document, labels, [shares[label] for label in labels] or [max(shares.values())])
+        if not as_json and shard.is_last:
+            yield source.rest
+        say_empty(num_empty, source.location)
+
+    def _shares(self, probabilities: NDArray[np.float32]) -> dict[str, float]:
+        return dict(zip(self.labels.names, probabilities.tolist(), strict=True))
+
+    @property
+    def text_reader(self) -> TextReader:
+        """How it reads texts, which is how it read them in training."""
+        return TextReader.of(self.recipe, self.num_texts, self.subwords, splitter=self.splitter)
 
     @property
     def num_texts(self) -> int:
@@ -183,17 +225,7 @@ class ClassificationPipeline(WordPipeline):
         return describe_reading(self.recipe.data, "of longer texts")
 
     def portable(self) -> Portable:
-        return portable(self)
-
-    def _read(self, document: Document) -> tuple[Document, list[list[str]]]:
-        """The document with the words of its texts that are read."""
-        check_document(document, self.num_texts, multiple=True)
-        reader = self.subwords
-        blanks = None if reader is None else reader.blanks
-        whole = (words_in(text, self.splitter, blanks=blanks) for text in document.texts)
-        words = [shortened(text, self.recipe.data.max_tokens, self.recipe.data.keep) for text in whole]
-        check_length(max(map(len, words)), self.recipe, document.path, document.line)
-        return document, words
+        return portable(self, self.labels, self.recipe.data)
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

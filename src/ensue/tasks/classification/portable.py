@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from ensue.models.classifier import Pooled
 from ensue.nn.layer import blank
+from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.portable import Portable, PortableFunction, mask_of
+from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords, WithOrigins
-
-if TYPE_CHECKING:
-    from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.text.classes import Classes
 
 
-def portable(pipeline: ClassificationPipeline) -> Portable:
+def portable(pipeline: WordPipeline, labels: Classes, data: ClassificationData) -> Portable:
     """The model as one function. Texts that it reads in segments are read whole, which gives the same."""
     bag = pipeline.model.bag
     words = PortableWords(pipeline, keys=bag is not None)
@@ -50,18 +50,13 @@ def portable(pipeline: ClassificationPipeline) -> Portable:
         return {"probabilities": model.probabilities(logits), "logits": logits}
 
     function = PortableFunction("model", classified, words.inputs, words.sample)
-    settings = words.settings() | _settings(pipeline)
-    return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
-
-
-def _settings(pipeline: ClassificationPipeline) -> dict[str, Any]:
-    data, labels = pipeline.recipe.data, pipeline.labels
-    return {
+    settings = words.settings() | {
         "classes": labels.to_json(),
         "most": data.max_tokens,
         "keep": data.keep,
         "pair": pipeline.model.pair,
     }
+    return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
 
 
 def _none(numbers: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recipes of classifiers."""
+"""Recipes of classifiers of texts and of series of frames."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.data.detection.format_table import TEXTS, settings_of
-from ensue.models.word_specification import ClassHeadSpecification, ColumnName
+from ensue.models.word_specification import ClassHeadSpecification, ColumnName, PoolingHeadSpecification
 from ensue.recipe.tables import DividedData
+from ensue.tasks.frames.recipe import FramesRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
@@ -59,3 +60,12 @@ class ClassificationRecipe(WordsRecipe):
     task: Literal["classification"] = "classification"
     data: ClassificationData = ClassificationData()
     head: ClassHeadSpecification = ClassHeadSpecification()
+
+
+class FrameClassificationRecipe(FramesRecipe):
+    """The recipe of a classifier of frames."""
+
+    what: ClassVar[str] = "classifier of frames"
+
+    task: Literal["frame-classification"] = "frame-classification"
+    head: PoolingHeadSpecification = PoolingHeadSpecification()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
+from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
+from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of, evaluating
@@ -22,6 +24,7 @@ from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
+from ensue.tasks.frames.data import frames_of
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
@@ -85,6 +88,27 @@ class ClassifiedTexts(NamedTuple):
         forms = [model.features.table(part.forms, device_of(model)) for part in self.texts]
         words, contextual = [part.words for part in self.texts], [part.contextual for part in self.texts]
         return classify_words(model, forms, words, contextual, self.subwords)
+
+
+class ClassifiedFrames(NamedTuple):
+    """Series as a classifier reads them, with the labels of their file."""
+
+    rows: FrameRows
+    labels: list[tuple[str, ...]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of frames of each series."""
+        return self.rows.lengths
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Frames, ...]:
+        """The batch of these rows, cut."""
+        return (frames_of(self.rows, rows, device, cut),)
+
+    def probabilities(self, model: Classifier) -> NDArray[np.float32]:
+        """The probability of each label (N, K), in order."""
+        device = device_of(model)
+        return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device)))
 
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
@@ -223,3 +247,29 @@ def with_best_threshold(
     if not labels.multiple:
         return labels
     return Classes(labels.names, multiple=True, threshold=best_threshold(labels.matrix(gold), probabilities))
+
+
+class Judged(NamedTuple):
+    """The labels that are right, those that the model says, and the probabilities of all (K,)."""
+
+    right: Collection[str]
+    said: Collection[str]
+    probabilities: NDArray[np.floating[Any]]
+
+
+def scores_of(labels: Classes, answers: Iterable[Judged]) -> ClassificationScores:
+    """The scores, in constant memory."""
+    tally = ClassificationTally(labels.names, multiple=labels.multiple)
+    for right, said, probabilities in answers:
+        tally.add(right, probabilities, said)
+    return tally.scores()
+
+
+def items_of(labels: Classes, answers: Iterable[Judged], unit: str) -> ScoredItems:
+    """The same scores by their items, for a test of differences."""
+    rows = ItemRows()
+    for answer in answers:
+        right, said = set(answer.right), set(answer.said)
+        rows.append((right == said, 1, len(right & said), len(right), len(said)))
+    accuracy = {"accuracy": ratio(0, 1)}
+    return rows.scored(unit, accuracy | ({"micro_f1": f1(2, 3, 4)} if labels.multiple else {}))

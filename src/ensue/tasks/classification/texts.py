@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Self, TypeVar
 
 from ensue.data.documents import Choice, Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError, listed
 from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
+from ensue.tasks.words.subwords import SubwordReader
 from ensue.tasks.words.tuned import Tuned
+from ensue.text.tokens import Token, shortened, tokens, words_in
+
+Word = TypeVar("Word")
 
 
 def document_source(
@@ -57,8 +63,56 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
     return f"{longer} {part} words are read"
 
 
-def keep_blanks(recipe: ClassificationRecipe, tuned: Tuned) -> bool:
-    """Whether words have the blanks before them, so that the model whose layers are tuned reads what is written. Other
-    features, and n-grams, know words without blanks.
+class ReadTexts(NamedTuple):
+    """The words of a document's texts that are read, whether some were left out, and whether it has none at all."""
+
+    words: list[list[str]]
+    is_cut: bool
+    is_empty: bool
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """How a classifier reads documents of `num_texts` texts, in training and in use. With `blanks` words have the
+    blanks before them, the first word these.
     """
-    return bool(tuned.framing.blank) and recipe.features.is_empty and not recipe.head.ngrams
+
+    recipe: ClassificationRecipe
+    num_texts: int
+    splitter: str
+    blanks: str | None = None
+
+    @classmethod
+    def of(
+        cls, recipe: ClassificationRecipe, num_texts: int, subwords: SubwordReader | None, *, splitter: str = ""
+    ) -> Self:
+        """The reader for a model that reads these subwords, with the recipe's splitter or another."""
+        return cls(recipe, num_texts, splitter or recipe.data.splitter, None if subwords is None else subwords.blanks)
+
+    def read(self, document: Document, *, multiple: bool = True) -> ReadTexts:
+        """The words of a document. Raises DataError for another number of texts, for one that is too long, and for
+        several labels without `multiple`.
+        """
+        check_document(document, self.num_texts, multiple=multiple)
+        whole = [words_in(text, self.splitter, blanks=self.blanks) for text in document.texts]
+        kept = [self._shortened(words) for words in whole]
+        self.recipe.check_length(max(map(len, kept)), document.path, document.line)
+        return ReadTexts(kept, kept != whole, not any(whole))
+
+    def tokens(self, text: str) -> tuple[list[Token], list[Token]]:
+        """All tokens of a text, and those that are read."""
+        found = tokens(text, self.splitter)
+        return found, self._shortened(found)
+
+    def _shortened(self, words: list[Word]) -> list[Word]:
+        return shortened(words, self.recipe.data.max_tokens, self.recipe.data.keep)
+
+
+def subword_reader(recipe: ClassificationRecipe, tuned: Tuned | None) -> SubwordReader | None:
+    """The reader of the layers that are tuned, if there are some. Words have the blanks before them, so that the model
+    reads what is written; but other features, and n-grams, know words without blanks.
+    """
+    if tuned is None:
+        return None
+    blanks = bool(tuned.framing.blank) and recipe.features.is_empty and not recipe.head.ngrams
+    return tuned.reader(whole=True, blanks=blanks)

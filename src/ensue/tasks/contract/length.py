@@ -1,12 +1,22 @@
-"""The length of the longest text that a model reads whole."""
+"""The longest text or series that a model reads whole, and the most numbers that it generates."""
 
 from __future__ import annotations
 
-from ensue.errors import DataError
+from ensue.errors import DataError, EnsueError
 from ensue.models.specification import TransformerEncoder, WordsEncoderSpecification
 
 MOST_ATTENDED = 20_000
 """The most positions for attention, whose time grows with their square."""
+
+
+MOST_GENERATED = 1 << 28
+"""The most numbers that are generated at once, a gigabyte."""
+
+
+def check_generated(numbers: int) -> None:
+    """Raises EnsueError if these are more numbers than a model generates at once."""
+    if numbers > MOST_GENERATED:
+        raise EnsueError(f"{numbers:,} numbers in all; up to {MOST_GENERATED:,} are generated at once")
 
 
 def most_read(encoder: WordsEncoderSpecification, otherwise: int) -> int:

@@ -15,7 +15,7 @@ from ensue.data.frames.series import Reading, Series
 from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import ImageSize
-from ensue.tasks.frames.image import check_image
+from ensue.tasks.frames.data import check_image
 
 Pixels = NDArray[np.float32]
 

@@ -11,19 +11,19 @@ from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import Painter
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.data_set import Split
+from ensue.tasks.contract.job import Job
 from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.drawing.images import Images, binarized, read_images
 from ensue.tasks.drawing.model import DrawingParts
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import Drawing, score_painter
-from ensue.tasks.split_job import SplitJob
 
 
-class DrawingJob(SplitJob[Painter, Images]):
+class DrawingJob(Job[Painter]):
     """Trains a painter of images of one size."""
 
     unit: ClassVar[str] = "images"
-    examples: ClassVar[str] = "images"
     recipe: DrawingRecipe
     parts: DrawingParts
 
@@ -34,33 +34,34 @@ class DrawingJob(SplitJob[Painter, Images]):
             raise DataError("no training data: --train PATH names a file or a folder of images")
         self.fingerprint = FrameSource(data.train, Reading(encoding=data.encoding)).fingerprint()
         self.size = None if run is None else run.parts.size
-        self.train, self.valid, self.valid_from = self.split(self.read(data.train, group=data.group))
-        self.test_data = self.read(data.test) if data.test else None
-        self.parts = DrawingParts(self.train.size)
-        self.task = Drawing(self.train, self.valid, recipe)
+        self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="images")
+        self.parts = DrawingParts(self.split.train.size)
+        self.task = Drawing(self.split.train, self.split.valid, recipe)
 
     def read(self, location: str, *, group: str = "") -> Images:
+        """The images of a location, of the size of those before."""
         data, colors = self.recipe.data, self.recipe.canvas.colors
         images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
         self.size = images.size
         return images
 
     def prepare(self, model: Painter) -> None:
-        model.begin_with(torch.from_numpy(self.train.pixels.mean(0)))
+        model.begin_with(torch.from_numpy(self.split.train.pixels.mean(0)))
 
     def test(self, model: Painter) -> NamedScores | None:
-        if self.test_data is None:
+        if self.split.test is None:
             return None
-        return score_painter(model, binarized(self.test_data, self.recipe.data.binarize))
+        return score_painter(model, binarized(self.split.test, self.recipe.data.binarize))
 
     @property
     def data(self) -> str:
-        valid = f"{len(self.valid):,} for validation" if self.valid else "none for validation"
-        return f"{len(self.train):,} images of {self.train.size}, {valid}"
+        train, valid = self.split.train, self.split.valid
+        kept = f"{len(valid):,} for validation" if valid else "none for validation"
+        return f"{len(train):,} images of {train.size}, {kept}"
 
     @property
     def notes(self) -> list[str]:
-        return self.notes_on_validation()
+        return self.split.notes
 
     def about(self) -> str:
         return f"of images of {self.parts.size}"

@@ -18,6 +18,7 @@ from ensue.inspection.page import TITLE, Inspection
 from ensue.models.modules import device_of
 from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.length import check_generated
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.drawing.images import Images, as_colors, binarized, images_of, read_images
@@ -25,7 +26,6 @@ from ensue.tasks.drawing.page import painting_sections, view_painting
 from ensue.tasks.drawing.picture import check_picture, draw_canvases, shown_strokes
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import noise_of, score_painter
-from ensue.tasks.frames.length import check_generated
 
 AT_ONCE = 100
 """The images that are painted together."""

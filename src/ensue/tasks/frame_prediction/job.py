@@ -13,12 +13,13 @@ from ensue.data.frames.stored import FrameRows
 from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.data_set import DataSetJob, Split
 from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
 from ensue.tasks.frame_prediction.model import FramePredictorParts
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import nats_of, scores_of
-from ensue.tasks.frames.data import LabeledSeries, frames_of
-from ensue.tasks.frames.job import FramesJob
+from ensue.tasks.frames.data import LabeledSeries, SeriesData, frames_of
 from ensue.types import Loss, State
 
 
@@ -57,7 +58,7 @@ def score(model: FramePredictor, rows: FrameRows) -> FrameScores:
     return scores_of(nats_of(model, rows), d_latent=model.d_latent)
 
 
-class FramePredictionJob(FramesJob[FramePredictor]):
+class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
     """Trains a model of the next frame."""
 
     unit: ClassVar[str] = "frames"
@@ -65,31 +66,23 @@ class FramePredictionJob(FramesJob[FramePredictor]):
     parts: FramePredictorParts
     task: FramePrediction
 
-    def split(self, whole: LabeledSeries) -> tuple[LabeledSeries, LabeledSeries | None, str]:
-        """Of a single series the end is kept for validation."""
-        data, length = self.recipe.data, int(whole.lengths[0])
-        kept = round(length * data.valid_fraction)
-        if len(whole) > 1 or data.valid or not 0 < kept < length:
-            return super().split(whole)
-        first, last = (LabeledSeries(FrameRows.of([part]), [()]) for part in np.split(whole.rows[0], [length - kept]))
-        return first, last, f"the last {data.valid_fraction:.0%} of {data.train}"
+    def __init__(self, recipe: FramePredictionRecipe, run: RunDirectory | None = None) -> None:
+        data = SeriesData(recipe, run)
+        super().__init__(recipe, data)
+        _keep_end(self.split, recipe)
+        self.parts = FramePredictorParts(data.seen()) if run is None else run.parts
+        valid = self.split.valid
+        self.task = FramePrediction(self.split.train.rows, None if valid is None else valid.rows, recipe)
 
     @property
     def notes(self) -> list[str]:
         longest = self.recipe.train.longest
-        many = int((self.train.lengths > longest).sum())
+        many = int((self.split.train.lengths > longest).sum())
         cut = [f"{many:,} of the series are longer than {longest:,} frames and are cut for training"] if many else []
         return [*super().notes, *cut]
 
-    def made_parts(self) -> FramePredictorParts:
-        return FramePredictorParts(self.seen())
-
-    def begin_task(self) -> None:
-        valid: LabeledSeries | None = self.valid
-        self.task = FramePrediction(self.train.rows, None if valid is None else valid.rows, self.recipe)
-
     def test(self, model: FramePredictor) -> FrameScores | None:
-        return None if self.test_data is None else score(model, self.test_data.rows)
+        return None if self.split.test is None else score(model, self.split.test.rows)
 
     def about(self) -> str:
         return f"of {len(self.parts.seen.mean):,} features"
@@ -103,3 +96,15 @@ class FramePredictionJob(FramesJob[FramePredictor]):
             numbers = " | ".join("-" if found[name] is None else f"{found[name]:.4f}" for name in columns)
             lines.append(f"| {data} | {numbers} | {found['frames']:,} |")
         return lines
+
+
+def _keep_end(split: Split[LabeledSeries], recipe: FramePredictionRecipe) -> None:
+    """Keeps the end of a single series for validation."""
+    data, length = recipe.data, int(split.train.lengths[0])
+    kept = round(length * data.valid_fraction)
+    if len(split.train) == 1 and split.valid is None and 0 < kept < length:
+        whole = split.train.rows[0]
+        split.train, split.valid = (
+            LabeledSeries(FrameRows.of([part]), [()]) for part in np.split(whole, [length - kept])
+        )
+        split.valid_from, split.notes = f"the last {data.valid_fraction:.0%} of {data.train}", []

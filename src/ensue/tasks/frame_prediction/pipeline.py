@@ -21,7 +21,7 @@ from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
 from ensue.runs.weights import written_beside
-from ensue.tasks.contract.length import most_read
+from ensue.tasks.contract.length import check_generated, most_read
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frame_prediction.generation import PICTURES, draw_series, free_running, next_moments
@@ -29,7 +29,6 @@ from ensue.tasks.frame_prediction.page import inspect_series
 from ensue.tasks.frame_prediction.portable import portable
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
-from ensue.tasks.frames.length import check_generated
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000

@@ -1,19 +1,28 @@
-"""Series in memory, with their labels."""
+"""Series in memory, with their labels, and the data set of a recipe that reads series."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ensue.data.frames.series import Series
+from ensue.data.frames.source import FrameSource
 from ensue.data.frames.stored import FrameRows
+from ensue.errors import DataError
 from ensue.models.frame_features import Frames
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.data_set import DataSet, Split
+from ensue.tasks.contract.length import check_read, most_read
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
+from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
+from ensue.tasks.frames.recipe import FramesRecipe
 
 
 @dataclass
@@ -54,6 +63,9 @@ class LabeledSeries:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __str__(self) -> str:
+        return f"{len(self):,} series, {self.lengths.sum():,} frames"
+
 
 def frames_of(
     rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device, cut: Cut = WHOLE
@@ -63,3 +75,96 @@ def frames_of(
     numbers = cut.of(among)
     values, mask = rows.padded(numbers, among=among), rows.mask(numbers, among=among)
     return Frames(on_device(values, device), None if mask is None else on_device(mask, device))
+
+
+def check_frames(series: Series, recipe: FramesRecipe) -> None:
+    """Raises DataError, with its file, if a series has more frames than a model of this recipe reads."""
+    path, line = series.place
+    check_read(
+        "a series of frames", len(series.frames), most_read(recipe.encoder, recipe.most_frames), recipe.encoder,
+        table="encoder", advice="cut it, or take longer steps", path=path, line=line or 0,
+    )  # fmt: skip
+
+
+def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None:
+    """Raises DataError unless frames are rows of pixels with so many `colors`, which `key` of the recipe sets, and as
+    many as `rows` (0: any).
+    """
+    count, width = series.frames.shape
+    if width % colors:
+        raise series.error(f"{series.name}: rows of {width:,} numbers are no pixels of {colors:,} numbers each ({key})")
+    if rows and count != rows:
+        raise series.error(
+            f"{series.name}: an image of {count:,} rows; expected {rows:,}, since all images have one size"
+        )
+
+
+class SeriesData(DataSet[LabeledSeries]):
+    """The series of a recipe; of a run that is resumed with the shape that they had. `labels_of` gives the labels from
+    which is learned, and raises DataError for a series that has none; `check` raises it for one that the model cannot
+    read.
+    """
+
+    unit: ClassVar[str] = "series"
+
+    def __init__(
+        self,
+        recipe: FramesRecipe,
+        run: RunDirectory | None = None,
+        *,
+        labels_of: Callable[[Series], tuple[str, ...]] = lambda series: (),
+        check: Callable[[Series], None] = lambda series: None,
+    ) -> None:
+        self.recipe, self.labels_of, self.check = recipe, labels_of, check
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file or a folder of series")
+        self.fingerprint = FrameSource(data.train, recipe.reading()).fingerprint()
+        self.num_mixed, self.shape = 0, None if run is None else run.parts.seen.shape
+        self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="series")
+
+    def read(self, location: str, *, group: str = "") -> LabeledSeries:
+        """The series of a location, which have to look like those before."""
+        source = FrameSource(location, self.recipe.reading(), shape=self.shape)
+        frames, labels, groups = [], [], []
+        for series in source:
+            check_frames(series, self.recipe)
+            self.check(series)
+            self.num_mixed += series.channels > 1
+            frames.append(series.frames)
+            labels.append(self.labels_of(series))
+            if group:
+                groups.append(series.named_group(group))
+        if not frames:
+            raise DataError("no series in it", location)
+        self.shape = source.shape
+        return LabeledSeries(FrameRows.of(frames), labels, groups)
+
+    def seen(self) -> FramesSeen:
+        """What the training data have alike."""
+        assert self.shape is not None
+        return FramesSeen.of(self.shape, self.split.train.rows, normalize=self.recipe.features.normalize == "training")
+
+    def amount(self, parts: FrameParts) -> str:
+        train, valid = self.split.train, self.split.valid
+        kept = f"{len(valid):,} for validation" if valid else "none for validation"
+        return f"{len(train):,} series, {train.lengths.sum():,} frames of {len(parts.seen.mean):,} features, {kept}"
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{self.num_mixed:,} recordings have several channels, which are mixed"] if self.num_mixed else []
+
+    def lines(self) -> list[str]:
+        data, split = self.recipe.data, self.split
+        lines = [f"- training: `{data.train}`, {split.train}", f"- validation: {split.valid_from}"]
+        if split.valid:
+            lines[-1] += f", {split.valid}"
+        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
+
+
+class LabeledSeriesData(SeriesData):
+    """The labeled series of a recipe."""
+
+    def amount(self, parts: FrameParts) -> str:
+        assert isinstance(parts, LabeledFrameParts)
+        return f"{super().amount(parts)}; {len(parts.labels.names)} labels"

@@ -21,7 +21,7 @@ from ensue.inspection.series import SeriesView
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.windows import Shard, windows
-from ensue.tasks.frames.length import check_frames
+from ensue.tasks.frames.data import check_frames
 from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 

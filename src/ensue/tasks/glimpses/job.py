@@ -8,7 +8,8 @@ from ensue.data.frames.series import Series
 from ensue.metrics.symbols import SymbolScores
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.frames.job import LabeledFramesJob
+from ensue.tasks.contract.labels_job import LabelsJob
+from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.glimpses.data import caption_of, check_glimpsed
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
@@ -16,39 +17,40 @@ from ensue.tasks.glimpses.task import ReadingInGlimpses, score_reader
 from ensue.text.classes import Classes
 
 
-class GlimpsesJob(LabeledFramesJob[GlimpseReader]):
-    """Trains a model that reads images in glimpses."""
+class ImageData(LabeledSeriesData):
+    """Images with their captions."""
 
     unit: ClassVar[str] = "images"
+
+
+class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
+    """Trains a model that reads images in glimpses."""
+
     counted_by: ClassVar[str] = "examples"
     recipe: GlimpsesRecipe
     parts: GlimpseParts
     task: ReadingInGlimpses
 
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
-        self.rows = 0 if run is None else run.parts.rows
-        super().__init__(recipe, run)
+        rows = 0 if run is None else run.parts.rows
 
-    def check(self, series: Series) -> None:
-        super().check(series)
-        self.rows = self.rows or len(series.frames)
-        check_glimpsed(series, self.recipe, self.rows)
+        def check(series: Series) -> None:
+            nonlocal rows
+            rows = rows or len(series.frames)
+            check_glimpsed(series, recipe, rows)
 
-    def labels_of(self, series: Series) -> tuple[str, ...]:
-        return caption_of(series, self.recipe)
-
-    def made_parts(self) -> GlimpseParts:
-        return GlimpseParts(self.seen(), Classes(sorted(self.train.label_counts)), self.rows)
-
-    def begin_task(self) -> None:
-        self.task = ReadingInGlimpses(self.train, self.valid, self.parts.labels, self.recipe)
+        data = ImageData(recipe, run, labels_of=lambda series: caption_of(series, recipe), check=check)
+        super().__init__(recipe, data)
+        labels = Classes(sorted(self.split.train.label_counts))
+        self.parts = GlimpseParts(data.seen(), labels, rows) if run is None else run.parts
+        self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)
 
     def config(self) -> dict[str, Any]:
-        return {"rows": self.rows, **super().config()}
+        return {"rows": self.parts.rows, **super().config()}
 
     def test(self, model: GlimpseReader) -> SymbolScores | None:
         most = self.recipe.glimpses.most_symbols
-        return None if self.test_data is None else score_reader(model, self.parts.labels, self.test_data, most)
+        return None if self.split.test is None else score_reader(model, self.parts.labels, self.split.test, most)
 
     @property
     def score_columns(self) -> dict[str, str]:

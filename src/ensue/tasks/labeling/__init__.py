@@ -1,15 +1,24 @@
-"""Labeling: a label for every word of a sentence."""
+"""Labeling: a label for every word of a sentence, or for every frame of a series."""
 
+from ensue.tasks import frames, words
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.words import COMMANDS
+from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 
 TASK = TaskEntry(
     recipe=LabelingRecipe,
     parts="ensue.tasks.labeling.model:TaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
-    commands=COMMANDS | {"evaluate": COMMANDS["evaluate"] | {"errors"}},
+    commands=words.COMMANDS | {"evaluate": words.COMMANDS["evaluate"] | {"errors"}},
     judged_by=("f1", "accuracy"),
     files=("tokenizer.json", "labels.json"),
+)
+FRAMES = TaskEntry(
+    recipe=FrameLabelingRecipe,
+    parts="ensue.tasks.labeling.model:FrameTaggerParts",
+    job="ensue.tasks.labeling.job:LabelingJob",
+    pipeline="ensue.tasks.labeling.frames:FrameLabelingPipeline",
+    commands=frames.COMMANDS,
+    judged_by=("f1", "accuracy"),
+    files=("frames.json", "labels.json"),
 )

@@ -1,4 +1,4 @@
-"""The parts of a tagger: its lexicon and its labels."""
+"""The parts of a tagger: its lexicon, or what frames have alike, and its labels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from ensue.models.build_frames import build_frame_tagger
 from ensue.models.build_text import build_tagger
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Content, DamagedError, Number, Symbols
-from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
+from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
 from ensue.text.labels import Labels
 
@@ -59,3 +61,19 @@ class TaggerParts(WordParts):
             labels=self.labels, pretrained=self.pretrained, contextual=self.contextual,
             tuned=self.tuned_encoder(),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FrameTaggerParts(LabeledFrameParts):
+    """The parts of a tagger of frames."""
+
+    labels: Labels
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        return cls(read_frames_seen(run), run.read_json("labels.json", TagsContent, Labels.from_json))
+
+    def build(self, recipe: FrameLabelingRecipe) -> Tagger:
+        return build_frame_tagger(
+            self.features(recipe), recipe.encoder, recipe.head, directions=recipe.directions, labels=self.labels
+        )

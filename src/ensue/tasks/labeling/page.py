@@ -1,6 +1,4 @@
-"""The sections of a page for a `TaggerView`: the sentence, the scores, the paths. `words_page` has
-those of the words.
-"""
+"""A sentence in a tagger as a page: the sentence, the scores, the paths, the words with their parts and letters."""
 
 from __future__ import annotations
 
@@ -10,12 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from ensue.data.sentences.sentence import Surface
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
-from ensue.inspection.page import Section, cut
-from ensue.inspection.texts import ShownText, labeled_text
-from ensue.tasks.labeling.view import TaggerView, TagPath, TagsView
-from ensue.tasks.labeling.words_page import letters_section, words_section
+from ensue.inspection.features import ReadWords
+from ensue.inspection.markup import clipped, visible
+from ensue.inspection.page import TITLE, Inspection, Section, cut
+from ensue.inspection.texts import Mark, ShownText, labeled_text
+from ensue.models.tagger import Tagger
+from ensue.tasks.labeling.view import TaggerView, TagPath, TagsView, view_tagger
+from ensue.text.labels import Labels
+from ensue.text.schemes import spans
 
 MOST_WORDS = 60
 """The most words that are drawn."""
@@ -24,6 +28,30 @@ MOST_TAGS = 25
 MOST_CHANGES = 12
 """The most words that are named for a path, at which it differs from the best one."""
 PREFIXES = "BIMELSUW"
+MOST_DRAWN = 24
+"""The most distinct words whose letters are drawn."""
+NEXT_BEST = 3
+"""The number of tags that are named for a word."""
+
+
+def inspect_sentence(
+    model: Tagger, read: ReadWords, labels: Labels, surface: Surface, facts: Mapping[str, str]
+) -> Inspection:
+    """What happens in a tagger with a sentence as it was read; `facts` are those of the model."""
+    view = view_tagger(model, read, labels.tags.symbols, num_words=MOST_WORDS)
+    shown = _labeled(labels, view, surface)
+    colors = {mark.label: color_of(mark.label) for mark in shown.marks}
+    sections = tagger_sections(view, shown, colors=colors, has_spans=labels.has_spans)
+    return Inspection(clipped(shown.text, TITLE), view, facts, sections)
+
+
+def _labeled(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
+    """The sentence with its labels in the scheme of the training data; for spans only the spans."""
+    names = labels.decode(view.path.tolist())
+    marks = [Mark(place, place + 1, label) for place, label in enumerate(names)]
+    if labels.has_spans:
+        marks = [Mark(span.start, span.end, span.label) for span in spans(names)]
+    return ShownText(surface.text, surface.offsets, marks)
 
 
 def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:
@@ -136,3 +164,41 @@ def _changes(view: TagsView, names: Sequence[str], path: TagPath) -> list[tuple[
         (place, names[place], view.tags[best[place]], view.tags[path.tags[place]])
         for place in np.flatnonzero(path.tags != best).tolist()
     ]
+
+
+def words_section(view: TaggerView) -> Section:
+    """A row for each word: its best tags, and its parts."""
+    shown = {
+        "kinds": list(dict.fromkeys(part.kind for parts in view.parts for part in parts)),
+        "most": max(abs(effect.emission) for effects in view.effects for effect in effects),
+        "longest": max(part.norm for parts in view.parts for part in parts) or 1.0,
+        "rows": [
+            (view.words[place], _best_tags(view, place), int(view.path[place]), list(zip(*both, strict=True)))
+            for place, both in enumerate(zip(view.parts, view.effects, strict=False))
+        ],
+        "tags": view.tags,
+        "note": cut(len(view.words), len(view.effects), "words"),
+    }
+    return Section("Word by word", "tasks/labeling/words.html", shown)
+
+
+def _best_tags(view: TaggerView, place: int) -> list[tuple[str, float]]:
+    best = np.argsort(-view.marginals[place], kind="stable")[:NEXT_BEST].tolist()
+    return [(view.tags[tag], float(view.marginals[place, tag])) for tag in best]
+
+
+def letters_section(view: TaggerView) -> Section:
+    """The values of the character layer in each distinct word."""
+    found = {
+        word: (letters, effects)
+        for word, letters, effects in zip(view.words, view.characters, view.letters, strict=False)
+        if letters.traces
+    }
+    chosen = list(found.values())[:MOST_DRAWN]
+    shown = {
+        "counts": any("maxima" in letters.traces for letters, _ in found.values()),
+        "most": max((abs(effect.emission) for _, effects in chosen for effect in effects), default=0.0),
+        "words": [(word.letters, list(map(visible, word.letters)), word.traces, effects) for word, effects in chosen],
+        "note": cut(len(set(view.words)), len(chosen), "different words"),
+    }
+    return Section("Letter by letter", "tasks/labeling/letters.html", shown)

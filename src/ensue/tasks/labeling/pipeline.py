@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,8 +16,9 @@ from ensue.arguments import check_path, check_texts
 from ensue.data.compact_texts import Ragged, StringColumn
 from ensue.data.lines import Lines
 from ensue.data.sentences.formats import PlainText, format_class
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, contexts, joined
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
+from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
@@ -26,20 +29,18 @@ from ensue.models.word_features import FormTable
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
-from ensue.tasks.labeling.console import label_lines
-from ensue.tasks.labeling.contexts import Contexts
-from ensue.tasks.labeling.inspection import inspect_tagger
-from ensue.tasks.labeling.judging import items_of, scores_of
-from ensue.tasks.labeling.mistakes import with_mistakes
+from ensue.tasks.labeling.data import read_contexts
+from ensue.tasks.labeling.decoding import Contexts, tag_texts
 from ensue.tasks.labeling.model import TaggerParts
+from ensue.tasks.labeling.page import inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
-from ensue.tasks.labeling.task import tag_texts
+from ensue.tasks.labeling.scoring import items_of, scores_of, with_mistakes
+from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence, aligned
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
+from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.lacking import new_value
-from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
 from ensue.text.labels import Labels
@@ -115,9 +116,20 @@ class LabelingPipeline(WordPipeline):
         """What happens in the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
         words.
 
-        A model that reads other columns needs a `Sentence` that has them.
+        A model that reads other columns needs a `Sentence` that has them. Raises EnsueError for a text without words,
+        with too many words, or without a column that the model reads.
         """
-        return inspect_tagger(self, text)
+        plain = self.format("text")
+        sentence = text if isinstance(text, Sentence) else self.sentence(text, plain)
+        wanted = list(self.reader.lexicon.columns)
+        if missing := [name for name in wanted if name not in sentence.columns]:
+            raise EnsueError(
+                f'the model also reads the column "{missing[0]}" of each word, which the text does not have'
+            )
+        (read,) = read_words(self, [sentence.words], {name: sentence.column(name) for name in wanted})
+        surface = plain.surface(sentence) if isinstance(text, str) else joined(sentence.words)
+        facts = facts_of(self, self.recipe.head.kind, f"{len(read):,}")
+        return inspect_sentence(self.model, read, self.labels, surface, facts)
 
     def label(
         self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = WHOLE
@@ -133,8 +145,7 @@ class LabelingPipeline(WordPipeline):
                 yield from self._label_window(window, confidence)
 
     def _windows(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
-        found = contexts(map(self._checked, sentences), self.recipe.data.context_words)
-        return windows(found, _num_words, most_words=WINDOW_WORDS)
+        return windows(read_contexts(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS)
 
     def source(
         self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
@@ -208,10 +219,24 @@ class LabelingPipeline(WordPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard)
+        if is_stream(location):  # typed sentences are running text
+            format = format or ("text" if is_typed(location) else None)
+            source = self.source(stream_lines(location, encoding), format=format)
+        else:
+            source = self.source(location, format=format, encoding=encoding)
+        parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if is_typed(location) else [source]
+        for answer in chain.from_iterable(self.label(part, confidence=as_json, shard=shard) for part in parts):
+            if as_json:
+                yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"
+            elif color and source.format.name == "text":
+                yield aligned(self.tagged(answer, source.format)) + "\n"
+            else:
+                yield self.written(answer, source.format)
+        if not as_json and shard.is_last:
+            yield source.rest
 
     def portable(self) -> Portable:
-        return portable(self)
+        return portable(self, self.labels, self.recipe.data.context_words)
 
     def protocol(self, scores: LabelingScores) -> str:
         """How `evaluate` has counted these scores."""
@@ -238,10 +263,6 @@ class LabelingPipeline(WordPipeline):
         words = zip(sentence.words, answer.labels, surface.offsets, shares, strict=True)
         tagged = tuple(LabeledWord(word, label, *place, share) for word, label, place, share in words)
         return TaggedSentence(surface.text, tagged, self.labels.has_spans)
-
-    def _checked(self, sentence: Sentence) -> Sentence:
-        check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
-        return sentence
 
     def _label_window(self, contexts: list[list[Sentence]], confidence: bool) -> Iterator[LabelsOfSentence]:
         window = [sentence for context in contexts for sentence in context]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ensue.models.subword_encoder import beside
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of
+from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords
 from ensue.tasks.words.portable_origins import WithOrigins
 from ensue.text.labels import Labels
-
-if TYPE_CHECKING:
-    from ensue.tasks.labeling.pipeline import LabelingPipeline
 
 SENTENCES = {
     "places_of_sentences": TensorForm(("sentences", "longest"), torch.int64),
@@ -23,12 +21,11 @@ SENTENCES = {
 """Where sentences are in rows of several: the numbers of their words, counted row by row over the padded batch."""
 
 
-def portable(pipeline: LabelingPipeline) -> Portable:
-    """The model as one function, with the best path inside. Where sentences are read together, a row of words has
-    several of them, and the places of each are an input of its own.
+def portable(pipeline: WordPipeline, labels: Labels, together: int) -> Portable:
+    """The model as one function, with the best path inside. Where sentences are read `together`, up to so many words,
+    a row of words has several of them, and the places of each are an input of its own.
     """
     words = PortableWords(pipeline, keys=pipeline.model.repeats)
-    together = pipeline.recipe.data.context_words
 
     def tagged(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
         model: Any = both.model
@@ -46,7 +43,7 @@ def portable(pipeline: LabelingPipeline) -> Portable:
         given = words.sample(batch, length)
         return given | _halves(given["lengths"]) if together else given
 
-    settings = {**words.settings(), **tag_settings(pipeline.labels), "together": together}
+    settings = {**words.settings(), **tag_settings(labels), "together": together}
     function = PortableFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
     return Portable(words.model, (function,), ("tagger", *words.programs), settings, words.tokenizers)
 

@@ -1,4 +1,4 @@
-"""Recipes of taggers."""
+"""Recipes of taggers of words and of frames."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
-from ensue.models.word_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
+from ensue.models.word_specification import (
+    ColumnName,
+    PathHeadSpecification,
+    SentenceFeatureSpecification,
+    TagHeadSpecification,
+)
 from ensue.recipe.tables import DividedData
+from ensue.tasks.frames.recipe import FramesRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 if TYPE_CHECKING:
@@ -44,3 +50,12 @@ class LabelingRecipe(WordsRecipe):
     data: LabelingData = LabelingData()
     features: SentenceFeatureSpecification = SentenceFeatureSpecification()
     head: TagHeadSpecification = TagHeadSpecification()
+
+
+class FrameLabelingRecipe(FramesRecipe):
+    """The recipe of a tagger of frames."""
+
+    what: ClassVar[str] = "tagger of frames"
+
+    task: Literal["frame-labeling"] = "frame-labeling"
+    head: PathHeadSpecification = PathHeadSpecification()

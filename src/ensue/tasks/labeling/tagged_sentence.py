@@ -7,7 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ensue.inspection.colors import color_of
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ensue.inspection.colors import ansi, color_of
 from ensue.text.schemes import spans
 
 
@@ -89,3 +93,21 @@ class TaggedSentence:
             )
             place = piece.end
         return f'<div style="line-height:2.1">{"".join(parts)}{html.escape(self.text[place:])}</div>'
+
+
+def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
+    """Words with their labels below them, in lines of the terminal's width."""
+    console = Console(highlight=False)
+    room = width or console.width
+    lines: list[str] = []
+    above, below, used = Text(), Text(), 0
+    for word in tagged:
+        size = max(cell_len(word.text), cell_len(word.label)) + 2
+        if used and used + size > room:
+            lines += [ansi(console, above), ansi(console, below)]
+            above, below, used = Text(), Text(), 0
+        above.append(word.text + " " * (size - cell_len(word.text)))
+        style = "dim" if word.label == "O" else f"black on {color_of(word.label)}"
+        below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
+        used += size
+    return "\n".join([*lines, ansi(console, above), ansi(console, below)]) + "\n"

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import LabelingScores, LabelingTally
 from ensue.models.frame_features import Frames
-from ensue.models.modules import device_of, evaluating
+from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
-from ensue.models.word_features import FormTable, Words
-from ensue.ranks import spread
+from ensue.models.word_features import Words
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
-from ensue.tasks.labeling.contexts import Contexts, Places
-from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
-from ensue.tasks.words.kept_vectors import LayersOfTexts
-from ensue.tasks.words.subwords import SubwordTexts
+from ensue.tasks.labeling.decoding import Contexts, placed
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
-
-READ_TOKENS, READ_ROWS = 4_096, 256
-"""The most words, and the most sentences, in a batch outside of training."""
 
 
 @dataclass(frozen=True)
@@ -60,27 +52,6 @@ class Labeled(Protocol):
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each sentence, in order."""
-
-
-class LabeledTexts(NamedTuple):
-    """Sentences with the labels of their file. The rows of `texts` are the contexts, as are those of `subwords` for
-    layers that read these.
-    """
-
-    texts: EncodedTexts
-    contexts: Contexts
-    labels: list[list[str]]
-    subwords: SubwordTexts | None = None
-
-    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
-        """The batch of these contexts, cut."""
-        words = self.texts.batch(contexts, device, cut)
-        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(contexts, device, cut))
-
-    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """The tags (T,) of each sentence, in order. Each word form is encoded once."""
-        forms = model.features.table(self.texts.forms, device_of(model))
-        return tag_texts(model, forms, self.contexts, self.texts.columns, self.texts.contextual, self.subwords)[0]
 
 
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
@@ -129,81 +100,3 @@ def evaluate_tagger(model: Tagger, data: Labeled, labels: Labels) -> LabelingSco
     for gold, path in zip(data.labels, paths, strict=True):
         tally.add(gold, labels.decode(path.tolist()))
     return tally.scores(known=labels.names)
-
-
-def tag_texts(
-    model: Tagger,
-    forms: FormTable,
-    contexts: Contexts,
-    columns: Sequence[Ragged] = (),
-    contextual: Sequence[LayersOfTexts] = (),
-    subwords: SubwordTexts | None = None,
-    *,
-    with_marginals: bool = False,
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """The tags (T,) of each text in order, and if asked for the marginal probabilities of all tags (T, K).
-
-    `forms` are the word forms that the words number; `contextual` are the contexts' words in the layers of other
-    models.
-    """
-    device, words = device_of(model), contexts.words
-
-    def emissions(rows: NDArray[np.int64]) -> Emissions:
-        index, real = words.padded(rows), words.mask(rows)
-        mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
-        given = on_device(stacked(list(columns), rows, index.shape), device)
-        x = model.features.in_place(forms.vectors, numbers, given, [part.batch(rows, device) for part in contextual])
-        read = None if subwords is None else subwords.batch(rows, device)
-        return Emissions(model.emissions(x, forms.keys[numbers], mask, read), mask)
-
-    return tag_rows(model, contexts, emissions, with_marginals=with_marginals)
-
-
-class Emissions(NamedTuple):
-    """The scores of tags (B, T, K), and which of them are of real words or frames."""
-
-    scores: Tensor
-    mask: Tensor | None
-
-
-@torch.inference_mode()
-def tag_rows(
-    model: Tagger,
-    contexts: Contexts,
-    emissions_of: Callable[[NDArray[np.int64]], Emissions],
-    *,
-    with_marginals: bool = False,
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """The tags (T,) of each sentence in order, and if asked for their marginals, from the emissions of some contexts,
-    those of similar length together.
-    """
-    device = device_of(model)
-    num_sentences, words = len(contexts.sentences), contexts.words
-    paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
-    none = np.zeros((0, model.head.num_tags), np.float32)
-    marginals: list[NDArray[np.float32]] = [none] * num_sentences if with_marginals else []
-
-    def tagged(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
-        """The numbers of the sentences, their tags (S, T), and the marginal probabilities (S, T, K)."""
-        emissions, mask = emissions_of(rows)
-        sentences = rows
-        if not contexts.are_sentences:
-            places = contexts.places(rows)
-            sentences, within = places.numbers, placed(places, device)
-            emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
-        shares = model.head.marginals(emissions, mask).cpu().numpy() if with_marginals else None
-        return sentences, model.head.best(emissions, mask).cpu().numpy(), shares
-
-    batches = by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
-    for sentences, tags, shares in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
-        for place, sentence in enumerate(sentences):
-            length = contexts.sentences.lengths[sentence]
-            paths[sentence] = tags[place, :length]
-            if shares is not None:
-                marginals[sentence] = shares[place, :length]
-    return paths, marginals
-
-
-def placed(places: Places, device: torch.device) -> SentencePlaces:
-    """The places as tensors on a device."""
-    return SentencePlaces(*(on_device(part, device) for part in (places.places, places.real, places.rows)))

@@ -16,6 +16,8 @@ from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
+from ensue.tasks.contract.data_set import Split
+from ensue.tasks.contract.job import Job
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import sample_lines, score_table
@@ -24,7 +26,6 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
-from ensue.tasks.split_job import SplitJob
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import Told
 
@@ -42,11 +43,10 @@ class Pairs(list[Pair]):
         return type(self)(self[row] for row in rows.tolist())
 
 
-class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
+class SequenceToSequenceJob(Job[TextModel]):
     """Trains a model from sequence to sequence."""
 
     unit: ClassVar[str] = "tokens"
-    examples: ClassVar[str] = "pairs"
     recipe: SequenceToSequenceRecipe
     parts: EncoderDecoderParts
     task: SequenceToSequence
@@ -60,11 +60,11 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
         source = self._source(data.train, group=data.group)
         self.layout, self.fingerprint = source.layout, source.fingerprint()
-        pairs, self.valid, self.valid_from = self.split(self._whole(source))
-        if self.valid and data.division == "sources":
-            self.valid = Pairs(references(self.valid, self.layout))
-        self.valid_pairs = self.valid or Pairs()
-        self.test_data = self.read(data.test) if data.test else None
+        self.split = split = Split.of(self._whole(source), data, self.read, examples="pairs")
+        pairs, split.train = split.train, Pairs()  # which are not needed once they are ids
+        self.valid_pairs = split.valid or Pairs()
+        if self.valid_pairs and data.division == "sources":
+            self.valid_pairs = Pairs(references(self.valid_pairs, self.layout))
         self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
         search_of(recipe.search, self.parts.coder.target)  # what cannot be is said before anything is computed
         train = self._encoded(pairs, most=data.target_tokens)
@@ -86,6 +86,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         )  # fmt: skip
 
     def read(self, location: str) -> Pairs:
+        """Validation or test data, in the format of the training data."""
         source = self._source(location, like=self.layout)
         return Pairs(references(source, source.layout))
 
@@ -160,7 +161,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
             notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
         if data.source_tokens and (cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
             notes.append(f"{cut:,} sources are cut to their first {data.source_tokens:,} tokens")
-        return [*notes, *self.notes_on_validation()]
+        return [*notes, *self.split.notes]
 
     def work_out(self, device: torch.device, told: Told) -> None:
         self.contextual.work_out(device, told)
@@ -180,13 +181,13 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         }
 
     def test(self, model: TextModel) -> GenerationScores | None:
-        if not self.test_data:
+        if not self.split.test:
             return None
         pipeline = SequencePipeline(
             model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio,
             contextual=self.contextual,
         )  # fmt: skip
-        return pipeline.score_pairs(self.test_data)
+        return pipeline.score_pairs(self.split.test)
 
     def about(self) -> str:
         kinds = [
@@ -202,6 +203,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         data = self.recipe.data
         lines = [f"- training: `{data.train}` ({self.layout}), {len(self.task.train):,} pairs"]
         lines.append(
-            f"- validation: {self.valid_from}" + (f", {len(self.valid_pairs):,} sources" if self.valid else "")
+            f"- validation: {self.split.valid_from}"
+            + (f", {len(self.valid_pairs):,} sources" if self.valid_pairs else "")
         )
-        return [*lines, *([f"- test: `{data.test}`, {len(self.test_data):,} sources"] if self.test_data else [])]
+        return [*lines, *([f"- test: `{data.test}`, {len(self.split.test):,} sources"] if self.split.test else [])]

@@ -12,12 +12,10 @@ from ensue.errors import EnsueError
 from ensue.inspection.features import ReadWords
 from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
-from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 
 LONGEST = 10_000
 """The most words of a text for a page."""
-"""The most characters of the text in a page's title."""
 
 
 def read_words(
@@ -29,7 +27,7 @@ def read_words(
     for words in texts:
         if not words:
             raise EnsueError("there is nothing to look into: the text has no words")
-        check_length(len(words), pipeline.recipe)
+        pipeline.recipe.check_length(len(words))
         if len(words) > LONGEST:
             raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
     features, lexicon = pipeline.reader.memory.read([word for words in texts for word in words])

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.models.word_specification import FeatureSpecification
 from ensue.recipe.tables import Recipe, Rows, TrainRecipe
+from ensue.tasks.contract.length import check_read, most_read
 
 Splitter = Literal["whitespace", "simple", "treebank", "treebank-1", "characters"]
 
@@ -41,6 +42,18 @@ class WordsRecipe(Recipe):
     def origins(self) -> tuple[str, ...]:
         tuned = self.encoder.origin if isinstance(self.encoder, OriginEncoder) else ""
         return tuple(dict.fromkeys([*self.features.contextual, *([tuned] if tuned else [])]))
+
+    @property
+    def most_read(self) -> int:
+        """The most words of a unit that the model reads whole."""
+        return most_read(self.encoder, self.most_words)
+
+    def check_length(self, words: int, path: str = "", line: int = 0) -> None:
+        """Raises DataError, with file and line, if a text has more `words` than the model reads."""
+        check_read(
+            f"{self.unit} of words", words, self.most_read, self.encoder, table="encoder", advice=self.too_long,
+            path=path, line=line,
+        )  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod

@@ -9,21 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.inspection.page import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
+from ensue.models.classifier import Classifier
 from ensue.tasks.classification.classified import Classified
-from ensue.tasks.classification.judging import Judged, items_of, scores_of
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.classification.data import class_labels
+from ensue.tasks.classification.recipe import FrameClassificationRecipe
+from ensue.tasks.classification.series_page import inspect_series
+from ensue.tasks.classification.task import ClassifiedFrames, Judged, items_of, scores_of
+from ensue.tasks.contract.portable import Portable, PortableFunction
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.frame_classification.inspection import inspect_series
-from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
-from ensue.tasks.frame_classification.portable import portable
-from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
+from ensue.tasks.frames.portable import PortableFrames, frames_from
 
 
 class ClassifiedSeries(Classified):
@@ -68,7 +70,9 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
         """What happens in the model with a series, as numbers and as a page. `series` is the path of a file that has
         one, or as for `predict`.
         """
-        return inspect_series(self, series, " + ".join(self.recipe.head.pooling))
+        shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
+        head = " + ".join(self.recipe.head.pooling)
+        return inspect_series(self.model, shown, self.labels, facts | {"head": head})
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> ClassificationScores:
         """The scores on labeled series. Raises DataError for one without a label."""
@@ -79,7 +83,7 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
 
     def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
         for answer in self.classify(self._whole(location, encoding)):
-            right = class_labels(answer.series, self.recipe.data.separator, multiple=self.labels.multiple)
+            right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, answer.labels, answer.probabilities)
 
     def prediction_lines(
@@ -98,7 +102,16 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
         return ClassifiedSeries((answer.series.name,), answer.labels, shares)
 
     def portable(self) -> Portable:
-        return portable(self)
+        frames = PortableFrames(self)
+        settings = {**frames.settings(), "classes": self.labels.to_json()}
+        function = PortableFunction("model", _classified, frames.inputs, frames.sample)
+        return Portable(self.model, (function,), ("frame_classifier", "frames"), settings)
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
+
+
+def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    """The probabilities of the labels, and the logits."""
+    logits = model([frames_from(frames, lengths)])
+    return {"probabilities": model.probabilities(logits), "logits": logits}

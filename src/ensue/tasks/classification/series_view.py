@@ -1,6 +1,6 @@
 """What happens in a classifier with a series of frames, in numbers: probabilities, contributions of frames, pooling.
 
-`page.py` draws it.
+`series_page.py` draws it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ensue.inspection.features import ReadFeatures
 from ensue.inspection.series import SeriesView
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.frame_features import Frames
+from ensue.models.modules import device_of
 from ensue.nn import SequenceLayer
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
 
@@ -45,9 +46,9 @@ class FrameClassifierView(SeriesView):
     """The attention of the layers; None for a series that is too long."""
 
 
-def view_series(model: Classifier, series: SeriesView, device: torch.device) -> FrameClassifierView:
+def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
     """The view of a series."""
-    frames = Frames(torch.from_numpy(series.frames).to(device).unsqueeze(0), None)
+    frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
     with torch.no_grad():
         reading = ReadFeatures(model.features(frames), frames.keys)
         pooled = model.pooled(reading.x, reading.keys, None)

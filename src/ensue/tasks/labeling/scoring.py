@@ -1,4 +1,6 @@
-"""The mistakes of a tagger as a table: a row for each word whose label is wrong, in the order of the data."""
+"""The scores of a tagger of words or of frames from right and said labels, and its mistakes as a table: a row for each
+word whose label is wrong, in the order of the data.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,31 @@ from pathlib import Path
 
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
-from ensue.tasks.labeling.judging import Judged
+from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
+from ensue.metrics.labeling import LabelingScores, LabelingTally, right_spans, right_tokens
+from ensue.text.labels import Labels
 
+Judged = tuple[Sequence[str], list[str]]
+"""The right and the said labels of a sentence or series."""
 COLUMNS = ("place", "word", "right", "predicted", "before", "after")
 CONTEXT = 8
 """The most words that are shown on each side."""
+
+
+def scores_of(labels: Labels, answers: Iterable[Judged]) -> LabelingScores:
+    """The scores, in constant memory."""
+    tally = LabelingTally(spans=labels.has_spans)
+    for right, said in answers:
+        tally.add(right, said)
+    return tally.scores(known=labels.names)
+
+
+def items_of(labels: Labels, answers: Iterable[Judged], unit: str) -> ScoredItems:
+    """The same scores by their items, for a test of differences."""
+    rows, spans = ItemRows(), labels.has_spans
+    for right, said in answers:
+        rows.append((*right_tokens(right, said), *(right_spans(right, said) if spans else ())))
+    return rows.scored(unit, {"accuracy": ratio(0, 1)} | ({"f1": f1(2, 3, 4)} if spans else {}))
 
 
 def with_mistakes(answers: Iterable[tuple[Sentence, Sequence[str], list[str]]], path: Path) -> Iterator[Judged]:

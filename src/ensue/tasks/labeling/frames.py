@@ -8,19 +8,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
-from ensue.tasks.contract.portable import Portable
+from ensue.models.tagger import Tagger
+from ensue.tasks.contract.portable import Portable, PortableFunction
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.frame_labeling.inspection import inspect_series
-from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
-from ensue.tasks.frame_labeling.portable import portable
-from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.labeling.judging import Judged, items_of, scores_of
+from ensue.tasks.frames.portable import PortableFrames, frames_from
+from ensue.tasks.labeling.data import frame_labels
+from ensue.tasks.labeling.decoding import TaggedFrames
+from ensue.tasks.labeling.portable import tag_settings
+from ensue.tasks.labeling.recipe import FrameLabelingRecipe
+from ensue.tasks.labeling.scoring import Judged, items_of, scores_of
+from ensue.tasks.labeling.series_page import inspect_series
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
         """What happens in the model with a series, as numbers and as a page: scores, paths, probabilities. `series` is
         the path of a file that has one, or as for `predict`.
         """
-        return inspect_series(self, series, self.recipe.head.kind)
+        shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
+        return inspect_series(self.model, shown, self.labels, facts | {"head": self.recipe.head.kind})
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> LabelingScores:
         """The scores on series with a label for each frame. Raises DataError for one without."""
@@ -89,8 +95,20 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
                 yield f"{found.series}\t{' '.join(found.labels)}\n"
 
     def portable(self) -> Portable:
-        return portable(self)
+        frames = PortableFrames(self)
+        settings = {**frames.settings(), **tag_settings(self.labels)}
+        function = PortableFunction("model", _tagged, frames.inputs, frames.sample)
+        return Portable(self.model, (function,), ("frame_tagger", "frames"), settings)
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
         return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
+
+
+def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    """The best path, and the scores from which it follows."""
+    read = frames_from(frames, lengths)
+    assert read.mask is not None
+    emissions = model(read)
+    tags = model.head.best(emissions, read.mask)
+    return {"tags": tags.masked_fill(~read.mask, 0), "emissions": emissions.masked_fill(~read.mask.unsqueeze(-1), 0.0)}

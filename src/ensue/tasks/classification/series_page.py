@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import FrameColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.frame_drawing import bars
-from ensue.inspection.page import Section
-from ensue.inspection.series import series_section
+from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection, Section
+from ensue.inspection.series import SeriesView, series_section
+from ensue.models.classifier import Classifier
 from ensue.tasks.classification.page import labels_section
-from ensue.tasks.frame_classification.view import MOST_INTEGRATED, FrameClassifierView
+from ensue.tasks.classification.series_view import MOST_INTEGRATED, FrameClassifierView, view_series
+from ensue.text.classes import Classes
 
 GRADIENTS = (
     "The gradient of the log-odds of “{}” by the features of a frame, times the features (as they are normalized: 0 is "
@@ -23,6 +27,15 @@ ATTENTION = "The series is a weighted mean of the outputs at its frames. The wei
 MAXIMA = (
     "The series has the maximum of each output over all frames. A bar is the share of the outputs that a frame gave."
 )
+
+
+def inspect_series(model: Classifier, series: SeriesView, labels: Classes, facts: Mapping[str, str]) -> Inspection:
+    """A series in a classifier; `facts` are those of the model."""
+    view = view_series(model, series)
+    colors = {name: color_of(name) for name in labels.names}
+    threshold = labels.threshold if labels.multiple else None
+    sections = series_sections(view, labels.names, colors=colors, threshold=threshold)
+    return Inspection(clipped(view.series, TITLE), view, {**facts, "frames": f"{len(view.frames):,}"}, sections)
 
 
 def series_sections(
@@ -41,7 +54,7 @@ def series_sections(
     else:
         drawing = bars(view.integrated.shares, columns, name="integrated gradients", what="share")
         shown = {"label": label, "sums": view.integrated, "drawing": drawing, "note": columns.note}
-        sections.append(Section("Integrated gradients", "tasks/frame_classification/integrated.html", shown))
+        sections.append(Section("Integrated gradients", "tasks/classification/frames_integrated.html", shown))
     if view.attention is not None:
         sections.append(_bars("Attention pooling", ATTENTION, view.attention, columns, "weight"))
     if view.maxima is not None:

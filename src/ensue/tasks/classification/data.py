@@ -1,0 +1,230 @@
+"""The labeled texts, or series of frames, of a recipe: read, checked, and encoded for a classifier."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.compact_texts import Ragged, Texts
+from ensue.data.documents import DocumentSource
+from ensue.data.frames.series import Series
+from ensue.errors import DataError, listed
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
+from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
+from ensue.tasks.classification.task import ClassifiedFrames, ClassifiedTexts
+from ensue.tasks.classification.texts import TextReader, describe_reading, document_source, subword_reader
+from ensue.tasks.contract.data_set import Split
+from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
+from ensue.tasks.words.data import WordsData
+from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.tasks.words.pretrained import d_vectors, with_vectors
+from ensue.tasks.words.subwords import SubwordTexts
+from ensue.text.classes import Classes
+
+
+@dataclass
+class Documents:
+    """The texts of a file in memory, as words, with their labels. A document has one text, or the two of a pair."""
+
+    texts: tuple[Texts, ...]
+    labels: list[tuple[str, ...]] = field(default_factory=list)
+    cut: list[bool] = field(default_factory=list)
+    """For each text, whether it was cut."""
+    empty: list[bool] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    """For each text the group that the data name; "" for none."""
+
+    @classmethod
+    def none(cls, num_texts: int) -> Self:
+        """No document yet, for documents of `num_texts` texts."""
+        return cls(tuple(Texts() for _ in range(num_texts)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def forms(self) -> set[str]:
+        """The distinct words."""
+        return {form for texts in self.texts for form in texts.words.values}
+
+    @property
+    def label_counts(self) -> Counter[str]:
+        """How many texts have each label."""
+        return Counter(label for labels in self.labels for label in labels)
+
+    @property
+    def sources(self) -> list[Hashable]:
+        """The group of each document; without groups its words."""
+        if any(self.groups):
+            return [*self.groups]
+        columns = [Ragged(texts.words.ids, texts.starts) for texts in self.texts]
+        return [tuple(column[row].tobytes() for column in columns) for row in range(len(self))]
+
+    def append(
+        self, texts: Sequence[Sequence[str]], labels: tuple[str, ...], *, cut: bool, empty: bool, group: str = ""
+    ) -> None:
+        """Appends a document, as the words of each of its texts."""
+        for column, words in zip(self.texts, texts, strict=True):
+            column.append(words)
+        self.labels.append(labels)
+        self.cut.append(cut)
+        self.empty.append(empty)
+        self.groups.append(group)
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The documents in these rows."""
+        texts = tuple(texts.select(rows) for texts in self.texts)
+        labels, cut, empty, groups = (
+            [column[row] for row in rows.tolist()] for column in (self.labels, self.cut, self.empty, self.groups)
+        )
+        return type(self)(texts, labels, cut, empty, groups)
+
+
+class DocumentData(WordsData[Documents]):
+    """The labeled texts of a recipe."""
+
+    unit: ClassVar[str] = "texts"
+    one: ClassVar[str] = "text"
+
+    def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe, data = recipe, recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
+        source = document_source(data, data.train, group=data.group)
+        self.layout = source.layout
+        self.read_as = f" ({self.layout})"
+        super().__init__(recipe, run)
+        self.fingerprint = source.files.fingerprint()
+        self.num_texts = 1 if self.layout.joined else max(1, len(self.layout.texts))
+        self.subwords = subword_reader(recipe, self.tuned)
+        self.reader = TextReader.of(recipe, self.num_texts, self.subwords)
+        whole = self._read(source, multiple=True)
+        self.multiple = any(len(labels) != 1 for labels in whole.labels)
+        self.split = Split.of(whole, data, self.read, examples="texts")
+
+    def read(self, location: str) -> Documents:
+        """Validation or test data, in the format of the training data."""
+        source = document_source(self.recipe.data, location, like=self.layout)
+        return self._read(source, multiple=self.multiple)
+
+    def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
+        found = Documents.none(self.num_texts)
+        for document in source:
+            words, is_cut, is_empty = self.reader.read(document, multiple=multiple)
+            found.append(words, document.labels, cut=is_cut, empty=is_empty, group=document.group)
+        if not len(found):
+            raise DataError("no text in it", source.location)
+        return found
+
+    def parts(self, labels: Classes) -> ClassifierParts:
+        """The parts of a new model. Raises DataError if there is no word."""
+        train = self.split.train
+        if all(train.empty):
+            raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
+        counts = sum((Counter(texts.words.counts()) for texts in train.texts), Counter[str]())
+        lexicon, vectors = self.lexicon(self.recipe, counts)
+        return ClassifierParts(
+            lexicon, vectors, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
+        )
+
+    def parts_of(self, run: RunDirectory) -> ClassifierParts:
+        """The parts of a run that is resumed."""
+        parts: ClassifierParts = with_vectors(run.parts, run, self.recipe.features.vectors)
+        return parts
+
+    def encoded(self, documents: Documents, parts: ClassifierParts) -> ClassifiedTexts:
+        """The texts as the model reads them."""
+        texts = [EncodedTexts(parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts]
+        subwords = None if self.subwords is None else SubwordTexts(self.subwords, documents.texts)
+        return ClassifiedTexts(tuple(texts), documents.labels, subwords)
+
+    def amount(self, parts: ClassifierParts) -> str:
+        train, valid = self.split.train, self.split.valid
+        words = sum(len(texts.words) for texts in train.texts)
+        kept = f"{len(valid):,} for validation" if valid else "none for validation"
+        kind = "labels, several of them a text" if parts.labels.multiple else "labels"
+        return f"{len(train):,} texts of {words:,} words, {kept}; {len(parts.labels)} {kind} ({self.layout})"
+
+    @property
+    def notes(self) -> list[str]:
+        empty = sum(self.split.train.empty)
+        return [f"{empty:,} texts are empty"] if empty else []
+
+    def protocol(self) -> str:
+        """How long texts are read, in one line."""
+        train = self.split.train
+        cut = sum(train.cut)
+        return describe_reading(self.recipe.data, f"{cut:,} of {len(train):,} texts are longer:" if cut else "")
+
+    def config(self, parts: ClassifierParts) -> dict[str, Any]:
+        return {
+            "layout": self.layout.to_json(), "pair": self.num_texts == 2, "ngrams": parts.ngrams,
+            "d_vectors": d_vectors(parts.pretrained), "contextual": self.contextual.shapes,
+        }  # fmt: skip
+
+    @property
+    def example(self) -> str:
+        return "" if self.num_texts == 2 else "a text of yours"
+
+    def lines(self) -> list[str]:
+        data, split = self.recipe.data, self.split
+        lines = [f"- training: `{data.train}` ({self.layout}), {len(split.train):,} texts; {self.protocol()}"]
+        lines.append(f"- validation: {split.valid_from}" + (f", {len(split.valid):,} texts" if split.valid else ""))
+        return [*lines, *([f"- test: `{data.test}`, {len(split.test):,} texts"] if split.test else [])]
+
+    def python(self) -> list[str]:
+        text = f'"{self.example}"' if self.example else '("a text", "another text")'
+        return [f"print(model.predict([{text}]))"]
+
+
+class ClassifiedSeriesData(LabeledSeriesData):
+    """The series of a recipe, with labels of the whole series."""
+
+    one: ClassVar[str] = "series"
+    read_as = ""
+
+    def __init__(self, recipe: FrameClassificationRecipe, run: RunDirectory | None = None) -> None:
+        separator = recipe.data.separator
+        labels_of = partial(class_labels, separator=separator, multiple=bool(separator))
+        super().__init__(recipe, run, labels_of=labels_of)
+        parts = [part for part in (self.split.train, self.split.valid, self.split.test) if part is not None]
+        self.multiple = any(len(labels) != 1 for part in parts for labels in part.labels)
+
+    def parts(self, labels: Classes) -> FrameClassifierParts:
+        """The parts of a new model."""
+        return FrameClassifierParts(self.seen(), labels)
+
+    def parts_of(self, run: RunDirectory) -> FrameClassifierParts:
+        """The parts of a run that is resumed."""
+        parts: FrameClassifierParts = run.parts
+        return parts
+
+    def encoded(self, data: LabeledSeries, parts: FrameClassifierParts) -> ClassifiedFrames:
+        """The series as the model reads them."""
+        return ClassifiedFrames(data.rows, data.labels)
+
+
+def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
+    """The labels of a whole series, between which the separator stands. Raises DataError if it has none, unless it may
+    have any number, and if its frames have different ones.
+    """
+    names = tuple(dict.fromkeys(series.labels))
+    if len(names) > 1:
+        found = (
+            f"{series.name}: its frames have {len(names):,} labels ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
+        )
+        raise series.error(f"{found}; tag-frames learns a label for each frame")
+    labels = tuple(part for name in names for part in (name.split(separator) if separator else [name]) if part)
+    if len(labels) == 1 or multiple:
+        return labels
+    if labels:
+        raise series.error(f"{series.name}: several labels ({listed(labels)}); a series of the training data has one")
+    advice = "data.pattern finds it in names of files, and the names of folders can be labels"
+    raise series.error(f"{series.name}: no label; {advice}")

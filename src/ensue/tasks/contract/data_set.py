@@ -1,0 +1,169 @@
+"""The examples of a job: read, checked, divided into training and validation, and described."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ensue.data.division import Division, divided
+from ensue.recipe.tables import DividedData
+from ensue.runs.origin import Origin
+from ensue.tasks.contract.job import Job
+
+
+class Examples(Sized, Protocol):
+    """Examples in memory."""
+
+    @property
+    def sources(self) -> Sequence[Hashable]:
+        """For each example what it is of, and what may not be in both parts: its group, or what is read."""
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The examples in these rows."""
+
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
+DataT = TypeVar("DataT", bound=Examples)
+
+
+@dataclass
+class Split(Generic[DataT]):
+    """Training, validation and test examples. `valid_from` says where those of validation come from, for people."""
+
+    train: DataT
+    valid: DataT | None
+    valid_from: str
+    test: DataT | None
+    notes: list[str] = field(default_factory=list)
+    """Remarks on a validation that is missing, and on sources with several examples."""
+
+    @classmethod
+    def of(
+        cls, whole: DataT, table: DividedData, read: Callable[[str], DataT], *, examples: str, drawn: bool = True
+    ) -> Split[DataT]:
+        """The training data and what the recipe's table `[data]` says of the others, which `read` reads; `examples` is
+        what they are called.
+
+        A part that is kept for validation is drawn at random, since data are often sorted by label; else it is the end.
+        """
+        train, valid, chosen, division = whole, None, "none", None
+        if table.valid:
+            valid, chosen = read(table.valid), table.valid
+        elif (kept := max(1, round(len(whole) * (1 - table.valid_fraction)))) < len(whole):
+            sources = whole.sources if table.division == "sources" else range(len(whole))
+            division = divided(sources, kept, drawn=drawn)
+            if len(division.valid):
+                train, valid = whole.select(division.train), whole.select(division.valid)
+                chosen = f"{table.valid_fraction:.0%} of {table.train}"
+                chosen = f"{chosen}, drawn at random" if drawn else f"the last {chosen}"
+                if division.has_repeats:
+                    chosen += f' by "{table.group}"' if table.group else " by source"
+        notes = _repeats(division, table.group, examples) if division is not None and division.has_repeats else []
+        if valid is None:
+            notes.append("no validation data: the last weights are kept, and no score is measured")
+        return Split(train, valid, chosen, read(table.test) if table.test else None, notes)
+
+
+def _repeats(division: Division, group: str, examples: str) -> list[str]:
+    """A remark on sources with several examples."""
+    rows = f"{len(division.train) + len(division.valid):,} {examples}"
+    of = f'groups ("{group}")' if group else "sources"
+    held = f"{division.num_held_out:,} with {len(division.valid):,} {examples} are for validation"
+    held = f"{held}, none is in both parts" if len(division.valid) else "nothing can be kept for validation"
+    return [f"{rows} are of {division.num_sources:,} {of}: {held}"]
+
+
+class DataSet(ABC, Generic[DataT]):
+    """The examples of a recipe, and what is said of them. Making one reads and checks all files; it raises DataError
+    for data that cannot be used.
+    """
+
+    unit: ClassVar[str]
+    """The unit of a prediction."""
+    split: Split[DataT]
+    fingerprint: str
+    """The fingerprint of the training data."""
+    origins: Sequence[Origin] = ()
+    """The runs whose layers it needs."""
+
+    @abstractmethod
+    def amount(self, parts: Any) -> str:
+        """Their amount, in one line, with that of what the model's parts have of them."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """The training, validation and test data, as a list in Markdown."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on what was read."""
+        return []
+
+    def protocol(self) -> str:
+        """How they are read, in one line; "" if there is nothing to say."""
+        return ""
+
+    def config(self, parts: Any) -> dict[str, Any]:
+        """The keys of `config.json` that say how files are read, and of which sizes the parts are."""
+        return {}
+
+    @property
+    def example(self) -> str:
+        """A text that the model reads from stdin; "" if a plain text is not enough for it."""
+        return ""
+
+    def python(self) -> list[str]:
+        """Lines of Python that use `model`; empty for those of its parts."""
+        return []
+
+    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
+        """Works out what other models say of them (`Job.work_out`)."""
+
+    def inherit(self, model: nn.Module) -> Mapping[str, Tensor | None]:
+        """Sets the weights that come from another run; the result is for `Job.inherited`."""
+        return {}
+
+
+class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
+    """The job of a model that learns from a data set."""
+
+    recipe: Any
+
+    def __init__(self, recipe: Any, data_set: DataSet[DataT]) -> None:
+        self.recipe, self.data_set, self.split = recipe, data_set, data_set.split
+        self.fingerprint, self.origins = data_set.fingerprint, data_set.origins
+
+    @property
+    def data(self) -> str:
+        return self.data_set.amount(self.parts)
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.data_set.notes, *self.split.notes]
+
+    def protocol(self, model: ModelT) -> str:
+        return self.data_set.protocol()
+
+    def config(self) -> dict[str, Any]:
+        return self.data_set.config(self.parts)
+
+    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
+        self.data_set.work_out(device, told)
+
+    def build_model(self) -> ModelT:
+        model = super().build_model()
+        self.inherited = self.data_set.inherit(model)
+        return model
+
+    def data_lines(self) -> list[str]:
+        return self.data_set.lines()
+
+    def python(self) -> list[str]:
+        return self.data_set.python() or super().python()

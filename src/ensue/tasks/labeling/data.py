@@ -1,0 +1,254 @@
+"""The labeled sentences, or series of frames, of a recipe: read, checked, and encoded for a tagger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.compact_texts import StringColumn, Texts
+from ensue.data.frames.series import Series
+from ensue.data.sentences.columns import Columns
+from ensue.data.sentences.formats import PlainText
+from ensue.data.sentences.sentence import Format, Sentence, contexts
+from ensue.data.sentences.source import SentenceSource
+from ensue.errors import DataError, RecipeError
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.data_set import Split
+from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
+from ensue.tasks.labeling.decoding import Contexts, LabeledTexts, TaggedFrames
+from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
+from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.words.data import WordsData
+from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.tasks.words.pretrained import d_vectors, with_vectors
+from ensue.tasks.words.subwords import SubwordTexts
+from ensue.text.labels import Labels
+from ensue.text.scheme_detection import SchemeDetector
+
+
+@dataclass
+class Sentences:
+    """The sentences of a file in memory: words, labels, and other columns that the model reads."""
+
+    texts: Texts = field(default_factory=Texts)
+    labels: list[list[str]] = field(default_factory=list)
+    columns: dict[str, StringColumn] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    """How many sentences each context has that is read in one piece."""
+    groups: list[str] = field(default_factory=list)
+    """For each sentence the group that the data name; "" for none."""
+
+    def append(self, sentence: Sentence, labels: Sequence[str], *, goes_on: bool = False, group: str = "") -> None:
+        """`goes_on`: in the context of the sentence before."""
+        self.texts.append(sentence.words)
+        self.labels.append(list(labels))
+        self.groups.append(group)
+        self._count(goes_on)
+        for name, column in self.columns.items():
+            column.extend(sentence.column(name))
+
+    def _count(self, goes_on: bool) -> None:
+        if goes_on:
+            self.sizes[-1] += 1
+        else:
+            self.sizes.append(1)
+
+    @property
+    def sources(self) -> Sequence[Hashable]:
+        """The group of each sentence; without groups each is by itself."""
+        return self.groups if any(self.groups) else range(len(self))
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""
+        columns = {name: column.take(self.texts.places(rows)) for name, column in self.columns.items()}
+        part = type(self)(self.texts.select(rows), columns=columns)
+        goes_on = [place > 0 for size in self.sizes for place in range(size)]
+        for row, before in zip(rows.tolist(), [-1, *rows.tolist()], strict=False):
+            part.labels.append(self.labels[row])
+            part.groups.append(self.groups[row])
+            part._count(goes_on[row] and row == before + 1)
+        return part
+
+    @property
+    def forms(self) -> set[str]:
+        """The distinct words."""
+        return set(self.texts.words.values)
+
+    @property
+    def label_counts(self) -> Counter[str]:
+        """How many words have each label."""
+        return Counter(label for labels in self.labels for label in labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __str__(self) -> str:
+        return f"{len(self):,} sentences, {len(self.texts.words):,} words"
+
+
+def read_contexts(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
+    """Sentences in lists of those that are read together, in training and in use. Raises DataError for one that is too
+    long.
+    """
+
+    def checked(sentence: Sentence) -> Sentence:
+        recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
+        return sentence
+
+    return contexts(map(checked, sentences), recipe.data.context_words)
+
+
+def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
+    """The sentences of a file, read with the settings of the recipe; `like` is the format of the training data.
+
+    A file that looks like running text is read in the format of the training data. A file of a single sentence in
+    columns looks like that.
+    """
+    data = recipe.data
+    options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
+    source = SentenceSource(location, format=None if data.format == "auto" else data.format, **options)
+    if source.format.name != PlainText.name:
+        return source
+    if like is None:
+        advice = "with data.format=columns (or conllu, json) it is read as that, and a wrong line is named"
+        raise DataError(f"it looks like running text, which has no labels; {advice}", location)
+    return SentenceSource(location, format=like.name, **options)
+
+
+def num_columns(source: SentenceSource) -> int:
+    """The number of columns, if they have numbers and no names; else 0."""
+    if not isinstance(source.format, Columns):
+        return 0
+    first = source.first()
+    return 0 if first is None else len(first.columns)
+
+
+class SentenceData(WordsData[Sentences]):
+    """The labeled sentences of a recipe."""
+
+    unit: ClassVar[str] = "words"
+
+    def __init__(self, recipe: LabelingRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe, data = recipe, recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file of labeled sentences")
+        if data.context_words > recipe.most_read:
+            model = f"this model ({recipe.encoder.kind}) reads up to {recipe.most_read:,} words"
+            raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
+        source = sentence_source(recipe, data.train)
+        self.format = source.format
+        self.label_column = data.labels or self.format.default_column
+        super().__init__(recipe, run)
+        self.fingerprint = source.files.fingerprint()
+        self.width = num_columns(source)
+        if {self.label_column, str(self.width) if self.label_column == "last" else ""} & set(recipe.features.columns):
+            raise RecipeError(f'features.columns names the column of the labels ("{self.label_column}")')
+        self.detector = SchemeDetector()
+        self.advice = f' (column "{self.label_column}"); data.labels names another column'
+        whole = self._read(source, self.detector, group=data.group)
+        self.split = Split.of(whole, data, self.read, examples="sentences", drawn=False)
+
+    def read(self, location: str) -> Sentences:
+        """Validation or test data, in the format of the training data."""
+        return self._read(sentence_source(self.recipe, location, like=self.format))
+
+    def _read(self, source: SentenceSource, detector: SchemeDetector | None = None, *, group: str = "") -> Sentences:
+        """All sentences with words; a sentence without words has nothing to learn or score."""
+        found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
+        for context in read_contexts((sentence for sentence in source if sentence.words), self.recipe):
+            for place, sentence in enumerate(context):
+                labels = source.format.labels(sentence, self.recipe.data.labels or None)
+                of = source.format.group(sentence, group) if group else ""
+                found.append(sentence, labels, goes_on=place > 0, group=of)
+                if detector is not None:
+                    detector.feed(labels, sentence.line)
+        if not len(found):
+            raise DataError("no sentence in it", source.location)
+        return found
+
+    def parts(self, labels: Labels) -> TaggerParts:
+        """The parts of a new model."""
+        train = self.split.train
+        columns = {name: column.values for name, column in train.columns.items()}
+        lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)
+        return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
+
+    def parts_of(self, run: RunDirectory) -> TaggerParts:
+        """The parts of a run that is resumed."""
+        parts: TaggerParts = with_vectors(run.parts, run, self.recipe.features.vectors)
+        return parts
+
+    def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
+        """The sentences as the model reads them."""
+        encoded = EncodedTexts(parts.lexicon, sentences.texts, sentences.columns)
+        found = Contexts(encoded.words, sentences.sizes)
+        subwords = None
+        if self.tuned is not None:
+            subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)
+        texts = encoded.joined(found.firsts).with_contextual(self.contextual)
+        return LabeledTexts(texts, found, sentences.labels, subwords)
+
+    def amount(self, parts: TaggerParts) -> str:
+        train, valid, labels = self.split.train, self.split.valid, parts.labels
+        kept = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
+        found = f'{len(labels.names)} labels in column "{self.label_column}"'
+        scheme = f" ({labels.scheme})" if labels.scheme else ""
+        return f"{len(train.texts.words):,} words in {len(train):,} sentences, {kept}; {found}{scheme}"
+
+    def config(self, parts: TaggerParts) -> dict[str, Any]:
+        return {
+            "format": self.format.name, "words": self.format.words, "labels": self.recipe.data.labels,
+            "width": self.width, "d_vectors": d_vectors(parts.pretrained), "contextual": self.contextual.shapes,
+        }  # fmt: skip
+
+    @property
+    def example(self) -> str:
+        return "" if self.recipe.features.columns else "Janet will back the bill"
+
+    def lines(self) -> list[str]:
+        data, split = self.recipe.data, self.split
+        lines = [f"- training: `{data.train}` ({self.format.name}), {split.train}", f"- validation: {split.valid_from}"]
+        if split.valid:
+            lines[-1] += f", {split.valid}"
+        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
+
+    def python(self) -> list[str]:
+        return [f'print(model.predict(["{self.example}"]))'] if self.example else []
+
+
+class TaggedSeriesData(LabeledSeriesData):
+    """The series of a recipe, with a label for each frame."""
+
+    advice = ""
+
+    def __init__(self, recipe: FrameLabelingRecipe, run: RunDirectory | None = None) -> None:
+        super().__init__(recipe, run, labels_of=frame_labels)
+        self.detector = SchemeDetector()
+        for labels in self.split.train.labels:
+            self.detector.feed(labels)
+
+    def parts(self, labels: Labels) -> FrameTaggerParts:
+        """The parts of a new model."""
+        return FrameTaggerParts(self.seen(), labels)
+
+    def parts_of(self, run: RunDirectory) -> FrameTaggerParts:
+        """The parts of a run that is resumed."""
+        parts: FrameTaggerParts = run.parts
+        return parts
+
+    def encoded(self, data: LabeledSeries, parts: FrameTaggerParts) -> TaggedFrames:
+        """The series as the model reads them."""
+        return TaggedFrames(data.rows, data.labels)
+
+
+def frame_labels(series: Series) -> tuple[str, ...]:
+    """The label of each frame. Raises DataError if there is none."""
+    if series.per_frame:
+        return series.labels
+    advice = "expected one for each frame, in a column of a table or in an array of labels"
+    raise series.error(f"{series.name}: {'a label of the whole series' if series.labels else 'no label'}; {advice}")
