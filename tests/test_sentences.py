@@ -5,8 +5,6 @@ import pytest
 from pages import PAGES, REPOSITORY, name_of, sentences, words_of
 
 MOST = 16.0
-LONGER = {"docs/benchmarks.md": 21.0}
-"""Conditions of measurements, which stand beside their numbers."""
 RECORDS = {"CHANGELOG.md", "LOG.md"}
 
 
@@ -17,7 +15,7 @@ def mean_length(lengths: list[int]) -> float:
 def test_sentences_are_short() -> None:
     found = {name_of(page): list(map(words_of, sentences(page))) for page in PAGES}
     pages = {name: mean_length(lengths) for name, lengths in found.items() if name not in RECORDS}
-    assert {name: mean for name, mean in pages.items() if mean > LONGER.get(name, MOST)} == {}
+    assert {name: mean for name, mean in pages.items() if mean > MOST} == {}
 
 
 def test_sentences_are_found() -> None:

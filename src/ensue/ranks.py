@@ -50,7 +50,7 @@ class Ranks:
         return cut(size, self.rank, self.size)
 
     def adding(self, *, exact: bool) -> Self:
-        """The same processes, which add up exactly or not."""
+        """These processes, adding up exactly or not."""
         company = copy(self)
         company.exact = exact
         return company
@@ -72,11 +72,11 @@ class Ranks:
         tensor.copy_(whole)
 
     def gathered(self, found: Any) -> list[Any]:
-        """What each process has, by rank."""
+        """The values of all processes, by rank."""
         return [found]
 
     def first_to_others(self, found: Any) -> Any:
-        """What the first process has."""
+        """The value of the first process."""
         return found
 
 
@@ -99,7 +99,7 @@ def is_in_parts(tensor: Tensor) -> bool:
 
 
 def held(tensor: Tensor) -> Tensor:
-    """What is held here of a tensor that processes may hold in parts; it shares the memory."""
+    """The part of this process of a tensor that processes may hold in parts; it shares the memory."""
     return tensor.to_local() if is_in_parts(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""What `ensue cache` shows of the cache, and what it removes."""
+"""The answer of `ensue cache`: the content of the cache, and what was removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ensue data` shows: the format of the data, their numbers, and the command that trains on them."""
+"""The answer of `ensue data`: the format of the data, their numbers, and the command that trains on them."""
 
 from __future__ import annotations
 

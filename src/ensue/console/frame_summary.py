@@ -1,4 +1,4 @@
-"""What `ensue data` shows of frames."""
+"""The answer of `ensue data` for frames."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def frame_tables(summary: FrameSummary) -> Iterator[Table]:
 
 
 def frame_notes(summary: FrameSummary) -> Iterator[str]:
-    """What is odd about them."""
+    """The oddities of the frames."""
     if summary.num_mixed:
         have = counted(summary.num_mixed, "recording has", "recordings have")
         yield f"note: {have} several channels, which are mixed"

@@ -1,4 +1,4 @@
-"""What a search says: a line for each trial that has ended."""
+"""The messages of a search: a line for each trial that has ended."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def _have_the_batch_first(state: State) -> None:
 
 
 def saved_and_loaded_is_the_same(subject: Subject) -> None:
-    """What a state dict holds is all that a layer is: saved, and loaded into another, it gives the same outputs."""
+    """A layer is its state dict: saved, and loaded into another, it gives the same outputs."""
     layer, other = subject.layer, subject.build(seed=1)
     other.load_state_dict(load(save(layer.state_dict())), strict=True)
     x = inputs(layer)
