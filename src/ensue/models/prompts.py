@@ -33,10 +33,10 @@ def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]], state
     return state
 
 
-def padded(rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """`rows` as one array (B, T), padded with zeros on the right, and the mask (B, T) of its real places."""
+def padded(rows: Sequence[NDArray[np.int64]], value: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`rows` as one array (B, T), padded with a value on the right, and the mask (B, T) of its real places."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    ids = np.zeros(mask.shape, np.int64)
+    ids = np.full(mask.shape, value, np.int64)
     ids[mask] = np.concatenate(rows)
     return ids, mask

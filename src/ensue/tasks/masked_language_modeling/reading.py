@@ -17,6 +17,7 @@ from torch import Tensor
 from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
+from ensue.models.prompts import padded
 from ensue.tasks.texts.windows import TextWindow, batches_by_length, text_windows
 from ensue.tasks.vectors.text_vectors import Vectors
 from ensue.text.masked_tokens import MaskedTokenizer
@@ -171,9 +172,5 @@ def _framed(
     coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
     """The ids (B, T) of pieces between [CLS] and [SEP], and their mask; None if none is padded."""
-    rows = [coder.framed(piece) for piece in pieces]
-    lengths = np.array([len(row) for row in rows])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    ids = np.full(mask.shape, coder.padding_id, np.int64)
-    ids[mask] = np.concatenate(rows)
+    ids, mask = padded([coder.framed(piece) for piece in pieces], coder.padding_id)
     return torch.from_numpy(ids).to(device), None if mask.all() else torch.from_numpy(mask).to(device)
