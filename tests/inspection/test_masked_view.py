@@ -9,9 +9,9 @@ import torch
 
 from ensue.errors import EnsueError
 from ensue.nn import watch
-from ensue.tasks.masked_language_modeling import view as viewing
+from ensue.tasks.masked_language_modeling import page as viewing
+from ensue.tasks.masked_language_modeling.page import MaskedView
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
-from ensue.tasks.masked_language_modeling.view import MaskedView
 from inspection.small import Node, masked, parsed
 from inspection.test_language_view import numbers_of
 from inspection.test_pages import HARD

@@ -23,10 +23,15 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.bidirectional_language_modeling.contexts import ContextScores, objective_of
 from ensue.tasks.bidirectional_language_modeling.page import inspect_words
 from ensue.tasks.bidirectional_language_modeling.portable import portable, reading_of
-from ensue.tasks.bidirectional_language_modeling.reading import SentenceReader, word_vectors
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import TwoWayScores
-from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
+from ensue.tasks.bidirectional_language_modeling.words import (
+    LINE_END,
+    SentenceReader,
+    WordReader,
+    WordText,
+    word_vectors,
+)
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.token_scores import TokenScore
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline

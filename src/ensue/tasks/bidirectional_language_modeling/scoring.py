@@ -23,9 +23,8 @@ from ensue.models.bidirectional import (
 from ensue.models.modules import evaluating
 from ensue.models.word_specification import NoOutput, SoftmaxOutput
 from ensue.nn import SoftmaxHead
-from ensue.tasks.bidirectional_language_modeling.reading import word_vectors
 from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayRows
-from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
+from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText, word_vectors
 from ensue.tasks.contract.token_scores import NatsOfParts
 from ensue.tasks.texts.drawn_words import notes_on_sampling, sampled_words
 from ensue.tasks.texts.scoring import default_parts, read
