@@ -111,7 +111,7 @@ def folder(page: Path, prepared: Prepared, data: Path, monkeypatch: pytest.Monke
     def train_tiny(recipe: Recipe, out: str, **options: Any) -> object:
         return train_run(tiny(recipe), out, **options | {"threads": 1})
 
-    monkeypatch.setattr("ensue.library.train_run", train_tiny)
+    monkeypatch.setattr("ensue.training.run.train_run", train_tiny)
     without_pictures(monkeypatch)
     return data
 

@@ -3,10 +3,15 @@
 A new layer gets a line here and nothing else; `test_completeness` fails until it has one.
 """
 
+import importlib
+import inspect
+import pkgutil
 from functools import partial
 
+import pytest
 from torch import nn
 
+import ensue.nn
 from ensue.nn import (
     GRU,
     LSTM,
@@ -42,6 +47,7 @@ from ensue.nn import (
     PreNormDecoderBlock,
     ProjectedLSTM,
     Residual,
+    SequenceLayer,
     SinusoidalPositions,
     Stack,
     Transformer,
@@ -249,3 +255,15 @@ SUBJECTS = [
         lambda: Stack([Bidirectional(LSTM(D, D), LSTM(D, D)), Bidirectional(GRU(2 * D, 3), Window(2 * D, 3, size=2))]),
     ),
 ]
+
+CASES = [
+    pytest.param(subject, id=subject.name.replace(" ", "_"), marks=[pytest.mark.slow] if subject.is_slow else [])
+    for subject in SUBJECTS
+]
+
+
+def concrete_layers() -> set[type[SequenceLayer]]:
+    """Every class in a module of `ensue.nn` that can be made and is a layer."""
+    names = [module.name for module in pkgutil.walk_packages(ensue.nn.__path__, "ensue.nn.")]
+    classes = {kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)}
+    return {kind for kind in classes if issubclass(kind, SequenceLayer) and not inspect.isabstract(kind)}

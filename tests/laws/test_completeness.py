@@ -1,22 +1,12 @@
 """No layer of `ensue.nn` is missing from the table."""
 
 import importlib
-import inspect
-import pkgutil
 
 import pytest
 
-import ensue.nn
 from ensue.nn import SequenceLayer, Window
 
-from .table import SUBJECTS
-
-
-def concrete_layers() -> set[type[SequenceLayer]]:
-    """Every class in a module of `ensue.nn` that can be made and is a layer."""
-    names = [module.name for module in pkgutil.walk_packages(ensue.nn.__path__, "ensue.nn.")]
-    classes = {kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)}
-    return {kind for kind in classes if issubclass(kind, SequenceLayer) and not inspect.isabstract(kind)}
+from .table import SUBJECTS, concrete_layers
 
 
 def uncovered() -> set[type[SequenceLayer]]:

@@ -4,15 +4,10 @@ import pytest
 
 from ensue.testing.laws import OF_CALLS, Subject, check, laws_of
 
-from .table import SUBJECTS
+from .table import CASES
 
 SAMPLE = {"window_of_3", "lstm", "input_feeding_of_an_lstm"}
 """What the laws of calls are about: a state that is cut out, a compiled step, a cell with dropout inside of a step."""
-CASES = [
-    pytest.param(subject, id=subject.name.replace(" ", "_"), marks=[pytest.mark.slow] if subject.is_slow else [])
-    for subject in SUBJECTS
-]
-
 OF_CALLS_CASES = [
     pytest.param(*case.values, id=case.id, marks=[] if case.id in SAMPLE else [pytest.mark.slow]) for case in CASES
 ]

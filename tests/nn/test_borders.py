@@ -37,8 +37,7 @@ from ensue.nn import (
     WithContext,
 )
 from ensue.testing.laws import Subject
-from laws.test_completeness import concrete_layers
-from laws.test_laws import CASES
+from laws.table import CASES, concrete_layers
 
 
 @pytest.mark.parametrize("subject", CASES)
