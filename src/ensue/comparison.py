@@ -102,7 +102,7 @@ def _check(directories: Sequence[RunDirectory], format: str) -> None:
     if len(directories) < 2:
         raise EnsueError("compare takes two runs, or more")
     first = directories[0]
-    if format and "format" not in first.entry.commands["evaluate"]:
+    if format and "format" not in first.entry.options("evaluate"):
         raise EnsueError(f"{first.path}: a {first.entry.what} has no --format")
     for other in directories[1:]:
         if other.entry != first.entry:

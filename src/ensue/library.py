@@ -42,7 +42,7 @@ def load(
     if vectors is not None:
         check_path("the file of vectors", vectors)
     chosen, directory = choose_device(device), RunDirectory(run)
-    if vectors is not None and not any("vectors" in options for options in directory.entry.commands.values()):
+    if vectors is not None and "vectors" not in directory.entry.options("predict"):
         raise EnsueError(f"{run}: a {directory.entry.what} has no pretrained vectors")
     found = directory.entry.pipeline_class
     if not issubclass(found, kind):

@@ -271,7 +271,8 @@ def test_evaluate_takes_one_thing(refused: Refused, trained: Path, text: Path) -
     for inputs in ([], both):
         assert "takes a PATH, or a file with one of" in refused("evaluate", trained / "lstm", *inputs)
     assert "go together" in refused("evaluate", trained / "lstm", "--word-in-context", text)
-    assert "has no --senses" in refused("evaluate", trained / "lstm", "--senses", ".")
+    assert "has no --similarity" in refused("evaluate", trained / "lstm", "--similarity", text)
+    assert "no classes_map.txt in it" in refused("evaluate", trained / "lstm", "--senses", ".")
     assert "encoding" in refused("evaluate", trained / "lstm", text, "--encoding", "nope")
     Path("empty.txt").touch()
     assert refused("evaluate", trained / "lstm", "empty.txt") == "empty.txt: the text is empty"

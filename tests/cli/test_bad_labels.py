@@ -165,7 +165,7 @@ def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, train
 
 
 def test_a_model_with_one_command(refused: Refused, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = replace(task_entry("labeling"), commands={"evaluate": frozenset()})
+    entry = replace(task_entry("labeling"), commands=("evaluate",))
     monkeypatch.setattr("ensue.tasks.labeling.TASK", entry)
     assert refused("predict", runs / "names") == f"{runs / 'names'}: the model is a tagger, for evaluate"
 

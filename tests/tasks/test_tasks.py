@@ -64,6 +64,22 @@ def test_an_entry_holds_what_it_promises(name: str) -> None:
     assert all(hasattr(entry.pipeline_class, methods.get(command, command)) for command in entry.commands)
 
 
+@pytest.mark.parametrize(
+    ("task", "command", "options"),
+    [
+        ("language-modeling", "generate", {"top_p", "min_p", "seed", "samples", "beams", "no_repeat_ngram"}),
+        ("sequence-to-sequence", "evaluate", {"beams", "length_penalty", "max_tokens", "with", "format", "compare"}),
+        ("masked-language-modeling", "predict", {"n_best", "shard"}),
+        ("labeling", "predict", {"vectors", "splitter", "format"}),
+    ],
+)
+def test_options_are_the_arguments_of_methods(task: str, command: str, options: set[str]) -> None:
+    entry = task_entry(task)
+    assert options <= entry.options(command)
+    assert ("format" in entry.options("predict")) == (task in ("sequence-to-sequence", "labeling"))
+    assert "n_best" not in entry.options("evaluate")
+
+
 def test_the_default_is_a_task() -> None:
     assert DEFAULT_TASK in TASKS
 

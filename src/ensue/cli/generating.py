@@ -62,10 +62,8 @@ def generate(
             raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
         say(pipeline.generate_into(**given))
         return
-    options: dict[str, Any] = {
-        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-        "repetition_penalty": repetition_penalty, "seed": seed,
-    }  # fmt: skip
+    drawing = {name: value for name, value in context.params.items() if name in DRAWING and name != "samples"}
+    options: dict[str, Any] = {"max_tokens": max_tokens, **drawing}
     begin = prompt
     if prompt == "-":
         from ensue.data.streams import whole_text

@@ -83,13 +83,14 @@ def load_for(
 
     entry = RunDirectory(run).entry
     every = {"vectors": vectors, "with": others or None, **search, **options}
-    given = {name.replace("_", "-") for name, value in every.items() if value not in (None, "")}
-    if command not in entry.commands or given - entry.commands[command]:
+    given = {name for name, value in every.items() if value not in (None, "")}
+    unknown = given - entry.options(command) if command in entry.commands else set()
+    if command not in entry.commands or unknown:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
         raise EnsueError(
             f"{run}: the model is a {entry.what}, for {commands}"
-            + (f"; its {command} has no --{min(given - entry.commands[command])}" if command in entry.commands else "")
+            + (f"; its {command} has no --{min(unknown).replace('_', '-')}" if unknown else "")
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
     pipeline: Any = load(run, device=device, vectors=vectors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import TypedDict
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -61,6 +62,16 @@ class Sampling:
     def is_greedy(self) -> bool:
         """Whether the most probable token is always taken."""
         return self.temperature < GREEDY_BELOW
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The arguments of `Sampling`, for signatures."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float
 
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from ensue.arguments import check_type, check_whole
 from ensue.decode.hypotheses import Phrase
@@ -14,6 +14,20 @@ from ensue.errors import EnsueError
 from ensue.parsing import shown
 
 MOST_WIDTH, MOST_TOKENS, MOST_PENALTY = 10_000, 1_000_000, 10
+
+
+class SearchOptions(TypedDict, total=False):
+    """The arguments of `BeamSearch`, for signatures."""
+
+    width: int
+    n_best: int
+    length_penalty: float
+    min_tokens: int
+    max_tokens: int
+    coverage_penalty: float
+    no_repeat_ngram: int
+    forbidden: tuple[Phrase, ...]
+    required: tuple[Phrase, ...]
 
 
 @dataclass(frozen=True)

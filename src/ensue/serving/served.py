@@ -32,7 +32,7 @@ class Served:
         self.name, self.pipeline = name, pipeline
         self.entry = entry
         self.task: str = entry.recipe.model_fields["task"].default
-        commands = entry.commands.keys() - ({"generate"} if pipeline.generates_files else set())
+        commands = set(entry.commands) - ({"generate"} if pipeline.generates_files else set())
         self.routes = [path for command, path in paths.items() if command in commands]
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)

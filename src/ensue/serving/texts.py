@@ -185,7 +185,7 @@ def _named(given: Any) -> str:
 def _options(asked: InspectRequest, model: Served) -> dict[str, Any]:
     """The options that are given. Raises Refusal for one that the model does not have."""
     options = asked.options
-    if unknown := sorted(options.keys() - model.entry.commands["inspect"]):
+    if unknown := sorted(options.keys() - model.entry.options("inspect")):
         said = f"the model '{model.name}' has no option {unknown[0]}"
         raise Refusal(400, said, param=unknown[0], code="model_not_supported")
     return options

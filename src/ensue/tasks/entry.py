@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 if TYPE_CHECKING:  # they need torch, which lists of recipes do not
     from ensue.recipe.tables import Recipe
@@ -14,8 +15,24 @@ if TYPE_CHECKING:  # they need torch, which lists of recipes do not
     from ensue.tasks.contract.pipeline import Pipeline
 
 
-CONTEXTUAL = frozenset({"senses", "word-in-context", "threshold-from"})
-"""The options of `evaluate` for models that have vectors of words in their sentences."""
+_METHODS = {
+    "generate": ("generate", "samples", "search"),
+    "predict": ("prediction_lines",),
+    "score": ("score_lines",),
+}
+"""The methods of a pipeline that do what a command does, where they have other names than the command."""
+_OF_METHODS = (
+    ("with_splitter", {"splitter"}, {"predict"}),
+    ("use_vectors", {"vectors"}, {"predict", "evaluate", "inspect"}),
+    ("with_others", {"with"}, {"predict", "evaluate", "score"}),
+    ("minimal_pairs", {"minimal_pairs"}, {"evaluate"}),
+    ("text_similarity", {"similarity"}, {"evaluate"}),
+    ("sense_scores", {"senses"}, {"evaluate"}),
+    ("word_in_context", {"word_in_context", "threshold_from"}, {"evaluate"}),
+)
+"""The options of commands that a pipeline has by having a method."""
+_NAMES = {"num_samples": "samples", "width": "beams"}
+"""Options that have other names than the arguments."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +46,9 @@ class TaskEntry:
     """The `Job`: from data to a trained model."""
     pipeline: str
     """The `Pipeline`: a trained model at work."""
-    commands: Mapping[str, frozenset[str]]
-    """The commands of `ensue` that take a run of this task, and for each the options that not all tasks have. The first
-    command is suggested at the end of training.
+    commands: Collection[str]
+    """The commands of `ensue` that take a run of this task. The first is suggested at the end of training. Options of
+    commands are the arguments of the pipeline's methods (`options`).
     """
     judged_by: tuple[str, ...]
     """The scores that may choose the best weights, by their names in `Scores.as_json`. The data decide which one does.
@@ -58,6 +75,36 @@ class TaskEntry:
     def pipeline_class(self) -> type[Pipeline]:
         """The class that `pipeline` names."""
         return _imported(self.pipeline)  # type: ignore[no-any-return]
+
+    def options(self, command: str) -> set[str]:
+        """The options of a command that models of this task take, by the signatures of the pipeline."""
+        pipeline = self.pipeline_class
+        methods = ("generate_into",) if command == "generate" and pipeline.generates_files else ()
+        found = set[str]().union(*(_arguments(pipeline, name) for name in methods or _METHODS.get(command, (command,))))
+        if command == "predict" and "format" not in _arguments(pipeline, "evaluate"):
+            found.discard("format")  # of labeled data, which these models do not read
+        for method, options, commands in _OF_METHODS:
+            if command in commands and hasattr(pipeline, method):
+                found |= options
+        if command in ("predict", "evaluate", "inspect"):
+            search = _arguments(pipeline, "with_search")
+            found |= search if command == "predict" else search - {"n_best"}
+        return {_NAMES.get(name, name) for name in found}
+
+
+def _arguments(pipeline: type[Pipeline], method: str) -> set[str]:
+    """The names of the arguments of a method, those of an `Unpack` too; none if there is no such method."""
+    function = getattr(pipeline, method, None)
+    if function is None:
+        return set()
+    found = set[str]()
+    for name, parameter in signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (options,) = get_args(get_type_hints(function)[name])
+            found |= options.__annotations__.keys()
+        else:
+            found.add(name)
+    return found
 
 
 def _imported(name: str) -> Any:

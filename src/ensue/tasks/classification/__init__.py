@@ -1,6 +1,5 @@
 """Classification: a label, or several, for a text, a pair of texts, or a series of frames."""
 
-from ensue.tasks import frames, words
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.entry import TaskEntry
 
@@ -9,7 +8,7 @@ TASK = TaskEntry(
     parts="ensue.tasks.classification.model:ClassifierParts",
     job="ensue.tasks.classification.job:ClassificationJob",
     pipeline="ensue.tasks.classification.pipeline:ClassificationPipeline",
-    commands=words.COMMANDS,
+    commands=("predict", "evaluate", "inspect"),
     judged_by=("accuracy", "micro_f1"),
     files=("tokenizer.json", "labels.json", "confusion.png"),
 )
@@ -18,7 +17,7 @@ FRAMES = TaskEntry(
     parts="ensue.tasks.classification.model:FrameClassifierParts",
     job="ensue.tasks.classification.job:ClassificationJob",
     pipeline="ensue.tasks.classification.frames:FrameClassificationPipeline",
-    commands=frames.COMMANDS,
+    commands=("predict", "evaluate", "inspect"),
     judged_by=("accuracy", "micro_f1"),
     files=("frames.json", "labels.json", "confusion.png"),
 )

@@ -8,11 +8,7 @@ TASK = TaskEntry(
     parts="ensue.tasks.drawing.model:DrawingParts",
     job="ensue.tasks.drawing.job:DrawingJob",
     pipeline="ensue.tasks.drawing.pipeline:DrawingPipeline",
-    commands={
-        "generate": frozenset({"out", "samples", "frames", "seed"}),
-        "evaluate": frozenset({"draws"}),
-        "inspect": frozenset(),
-    },
+    commands=("generate", "evaluate", "inspect"),
     judged_by=("nats_per_image",),
     files=("image.json",),
 )

@@ -8,13 +8,7 @@ TASK = TaskEntry(
     parts="ensue.tasks.frame_prediction.model:FramePredictorParts",
     job="ensue.tasks.frame_prediction.job:FramePredictionJob",
     pipeline="ensue.tasks.frame_prediction.pipeline:FramePredictionPipeline",
-    commands={
-        "generate": frozenset({"out", "frames", "prompt", "samples", "temperature", "seed"}),
-        "score": frozenset(),
-        "predict": frozenset({"shard"}),
-        "evaluate": frozenset({"draws"}),
-        "inspect": frozenset(),
-    },
+    commands=("generate", "score", "predict", "evaluate", "inspect"),
     judged_by=("nats_per_frame",),
     files=("frames.json",),
 )

@@ -1,6 +1,5 @@
 """Labeling: a label for every word of a sentence, or for every frame of a series."""
 
-from ensue.tasks import frames, words
 from ensue.tasks.entry import TaskEntry
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 
@@ -9,7 +8,7 @@ TASK = TaskEntry(
     parts="ensue.tasks.labeling.model:TaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
-    commands=words.COMMANDS | {"evaluate": words.COMMANDS["evaluate"] | {"errors"}},
+    commands=("predict", "evaluate", "inspect"),
     judged_by=("f1", "accuracy"),
     files=("tokenizer.json", "labels.json"),
 )
@@ -18,7 +17,7 @@ FRAMES = TaskEntry(
     parts="ensue.tasks.labeling.model:FrameTaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.frames:FrameLabelingPipeline",
-    commands=frames.COMMANDS,
+    commands=("predict", "evaluate", "inspect"),
     judged_by=("f1", "accuracy"),
     files=("frames.json", "labels.json"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
-from ensue.decode.sampling import Sampling
+from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
@@ -85,20 +85,17 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         prompt: str = "",
         *,
         max_tokens: int = 200,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float = 1.0,
         seed: int | None = None,
+        **sampling: Unpack[SamplingOptions],
     ) -> Iterator[str]:
         """The text that the model writes after `prompt`, in pieces. A piece is final and may hold several tokens.
 
-        Without a seed the text differs each time. `Sampling` explains the numbers. Raises EnsueError for values out of
+        Without a seed the text differs each time. `sampling` are the arguments of `Sampling`, such as
+        `temperature=0.7` and `top_p=0.9`. Raises EnsueError for values out of
         range, and ContextError for a prompt that is longer than a Transformer's context.
         """
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        return (pieces[0] for pieces in self._generated(prompt, 1, max_tokens, sampling, seed) if pieces[0])
+        generated = self._generated(prompt, 1, max_tokens, Sampling(**sampling), seed)
+        return (pieces[0] for pieces in generated if pieces[0])
 
     def samples(
         self,
@@ -106,17 +103,12 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         num_samples: int = 1,
         *,
         max_tokens: int = 200,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float = 1.0,
         seed: int | None = None,
+        **sampling: Unpack[SamplingOptions],
     ) -> list[str]:
         """Several continuations of one prompt, generated together; see `generate`."""
         check_whole("num_samples", num_samples, 1, MOST_SAMPLES)
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        generated = self._generated(prompt, num_samples, max_tokens, sampling, seed)
+        generated = self._generated(prompt, num_samples, max_tokens, Sampling(**sampling), seed)
         return ["".join(pieces) for pieces in zip(*generated, strict=True)] or [""] * num_samples
 
     def _generated(

@@ -3,18 +3,11 @@
 from ensue.tasks.entry import TaskEntry
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 
-SEARCH = frozenset({"beams", "max-tokens", "length-penalty"})
-
 TASK = TaskEntry(
     recipe=SequenceToSequenceRecipe,
     parts="ensue.tasks.sequence_to_sequence.model:EncoderDecoderParts",
     job="ensue.tasks.sequence_to_sequence.job:SequenceToSequenceJob",
     pipeline="ensue.tasks.sequence_to_sequence.pipeline:SequencePipeline",
-    commands={
-        "predict": SEARCH | {"format", "n-best", "with", "shard"},
-        "evaluate": SEARCH | {"format", "compare", "with"},
-        "inspect": SEARCH | {"target"},
-        "score": frozenset({"format", "with"}),
-    },
+    commands=("predict", "evaluate", "inspect", "score"),
     judged_by=("nats_per_token",),
 )

@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import fields, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 import numpy as np
 
 from ensue.data.compact_texts import Ragged
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
+from ensue.decode.search import SearchOptions
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
@@ -76,7 +77,7 @@ class Writer(Predictor, Generic[ItemT]):
         """The text that is written for a source."""
         return self.target.decode(ids)
 
-    def with_search(self, **changes: Any) -> Self:
+    def with_search(self, **changes: Unpack[SearchOptions]) -> Self:
         """This model with another search, by the names of `ensue.decode.search.BeamSearch`. Raises EnsueError for
         others.
         """

@@ -8,12 +8,6 @@ TASK = TaskEntry(
     parts="ensue.tasks.word_vectors.model:WordVectorParts",
     job="ensue.tasks.word_vectors.job:WordVectorsJob",
     pipeline="ensue.tasks.word_vectors.pipeline:WordVectorsPipeline",
-    commands={
-        "neighbors": frozenset(),
-        "inspect": frozenset(),
-        "embed": frozenset({"pooling"}),
-        "evaluate": frozenset({"similarity"}),
-        "export": frozenset(),
-    },
+    commands=("neighbors", "inspect", "embed", "evaluate", "export"),
     judged_by=("spearman", "accuracy"),
 )
