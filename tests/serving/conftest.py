@@ -14,10 +14,10 @@ from ensue.models.build_text import build_language_model
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
+from ensue.serving.processes import LOOPBACK
 from ensue.serving.routes import PATHS
 from ensue.serving.served import Served
 from ensue.serving.service import Service
-from ensue.serving.socket import LOOPBACK
 from ensue.tasks import task_entry
 from ensue.tasks.classification.frames import FrameClassificationPipeline
 from ensue.tasks.classification.model import FrameClassifierParts

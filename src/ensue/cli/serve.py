@@ -47,7 +47,7 @@ def serve(
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise EnsueError(f"serve needs the package {missing[0]}: pip install 'ensue[serve]'")
     from ensue.serving.limits import Limits
-    from ensue.serving.socket import LOOPBACK, check_names, listening
+    from ensue.serving.processes import LOOPBACK, check_names, listening
 
     check_names(runs)
     if key is None and host not in LOOPBACK:

@@ -1,6 +1,7 @@
-"""Several processes on one socket, for several cores: a parent that starts them, passes signals on, and replaces them.
+"""The socket of a server, the names of its models, and several processes on the socket, for several cores.
 
-The parent computes nothing and has not imported torch, so that it can be forked.
+A parent starts the processes, passes signals on, and replaces them. It computes nothing and has not imported torch,
+so that it can be forked.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 from types import FrameType
 
 from ensue.errors import EnsueError
 
+BACKLOG = 1024
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+"""The names of this machine for itself."""
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which prometheus_client adds up the numbers of processes."""
 TOO_SOON = 5.0
@@ -91,3 +96,31 @@ class Parent:
         self.is_ending = True
         for child in self.children:
             os.kill(child, number)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises EnsueError if the port is taken or the host is not of this machine."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(BACKLOG)
+    except OSError as error:
+        raise EnsueError(f"{host}:{port}: cannot listen there: {error.strerror or error}") from None
+    found.setblocking(False)
+    return found
+
+
+def check_names(runs: Sequence[Path]) -> None:
+    """Raises EnsueError for two runs of one name."""
+    names: dict[str, Path] = {}
+    for run in runs:
+        other = names.setdefault(name_of(run), run)
+        if other is not run:
+            raise EnsueError(f"{other} and {run}: two models with the id {name_of(run)}; rename one of the directories")
+
+
+def name_of(run: Path) -> str:
+    """The id of a run's model: the name of its directory; what is no UTF-8 in it becomes question marks."""
+    return run.resolve().name.encode("utf-8", "replace").decode()

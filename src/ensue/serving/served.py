@@ -15,9 +15,9 @@ from ensue.serving.api import Model
 from ensue.serving.limits import Limits
 from ensue.serving.loop import Loop
 from ensue.serving.metrics import Metrics
+from ensue.serving.processes import name_of
 from ensue.serving.refusal import Refusal
 from ensue.serving.sessions import Sessions
-from ensue.serving.socket import name_of
 from ensue.serving.worker import Worker
 from ensue.tasks.entry import TaskEntry
 

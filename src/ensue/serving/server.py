@@ -1,27 +1,33 @@
-"""A process that serves: a socket, models that are loaded while it already answers, and an end that drains."""
+"""A process that serves: a socket, models that are loaded while it already answers, an end that drains, and a log.
+
+The log has a JSON object on each line, and never a text of a request.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import socket
 import sys
+import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits
-from ensue.serving.log import Lines, log, report
 from ensue.serving.metrics import Metrics
+from ensue.serving.processes import LOOPBACK
 from ensue.serving.protocol import PatientProtocol
 from ensue.serving.routes import PATHS
 from ensue.serving.service import Service
-from ensue.serving.socket import LOOPBACK
 
 SWITCH_SECONDS = 0.0005
 """After this time a thread that computes gets its turn, and one that answers; Python's own 5 ms are many steps."""
@@ -121,3 +127,27 @@ class Loading(Thread):
         gc.freeze()  # what is loaded stays: to look through it would hold up all requests
         service.ready(models)
         log("ready", models=[model.name for model in models])
+
+
+def log(what: str, **values: Any) -> None:
+    """Writes a line to stderr."""
+    now = time.time()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+    sys.stderr.write(json.dumps({"time": stamp, "event": what, **values}) + "\n")
+    sys.stderr.flush()
+
+
+def report(error: BaseException) -> None:
+    """Writes what is needed to find a bug: where it happened. The message is left out, since it may quote a text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    log("bug", kind=type(error).__name__, trace=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames])
+
+
+class Lines(logging.Handler):
+    """What the web server says, as lines of the log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes one record, without its arguments, which may be of a request."""
+        log("server", level=record.levelname, message=str(record.msg)[:200])
+        if record.exc_info and record.exc_info[1]:
+            report(record.exc_info[1])
