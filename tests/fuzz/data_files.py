@@ -10,6 +10,7 @@ from random import Random
 from ensue.data.documents import DocumentSource, write
 from ensue.data.pairs import PairSource
 from ensue.data.sentences.source import SentenceSource
+from ensue.data.sources import TextSource
 from ensue.data.vectors import read_vectors
 from ensue.data.word_questions import Similarities, read_questions
 from fuzz import odd
@@ -102,7 +103,9 @@ def _sentences_and_back(place: str) -> None:
     source = SentenceSource(place)
     found = "".join([source.format.write(sentence, source.format.labels(sentence)) for sentence in source])
     if source.format.name != "text":
-        assert found + source.rest == "".join(source.text.chunks()), f"{source.format.name} is not written as it was"
+        assert found + source.rest == "".join(TextSource(source.location, encoding=source.files.encoding).chunks()), (
+            f"{source.format.name} is not written as it was"
+        )
 
 
 def _documents_and_back(place: str) -> None:
