@@ -272,3 +272,9 @@ def test_every_table_is_written() -> None:
 def test_a_path_that_is_not_utf8_is_one_line() -> None:
     with pytest.raises(RecipeError, match=r"data.train is a path that is not UTF-8, .*: 'a.udcff'$"):
         read_recipe("char-lstm", {"data.train": "a\udcff"})
+
+
+@pytest.mark.parametrize("task", [["language-modeling"], 3, {}])
+def test_a_task_that_is_no_name_is_one_line(task: object) -> None:
+    with pytest.raises(RecipeError, match="no task"):
+        read_recipe("char-lstm", {"task": task})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 GROUPS: dict[str, list[str]] = {
     "engine": ["engine"],
-    "nn": ["nn"],
+    "nn": ["nn", "testing"],
     "decode": ["decode"],
     "data": ["data"],
     "metrics": ["metrics"],

@@ -43,29 +43,29 @@ def test_the_pronunciations_of_a_word_are_in_one_part(tmp_path: Path) -> None:
     words = [f"W{chr(65 + n // 26)}{chr(65 + n % 26)}" for n in range(100)]
     rows = [(f"{word}{which}", f"W ER1 {vowel}") for word in words for which, vowel in (("", "AA0"), ("(1)", "IY1"))]
     found = job("transduce-lstm", written(tmp_path / "cmu.dict", rows, "  "))
-    assert len(found.valid) == 10
-    assert {len(pair.targets) for pair in found.valid} == {2}
+    assert len(found.valid_pairs) == 10
+    assert {len(pair.targets) for pair in found.valid_pairs} == {2}
     assert len(found.task.train) == 180
     trained = {bytes(found.task.train.sources[row]) for row in range(180)}
     assert not any(
-        found.parts.coder.encode(pair.sources)[0].astype(np.int32).tobytes() in trained for pair in found.valid
+        found.parts.coder.encode(pair.sources)[0].astype(np.int32).tobytes() in trained for pair in found.valid_pairs
     )
     note = "200 pairs are of 100 sources: 10 with 20 pairs are for validation, none is in both parts"
     assert note in found.notes
-    assert found.valid_from.endswith(", drawn at random by source")
+    assert found.split.valid_from.endswith(", drawn at random by source")
 
 
 def test_pairs_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"source {n}", f"target {n}", f"film {n // 10}") for n in range(100))]
     found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
-    numbers = {pair.group for pair in found.valid}
-    assert (len(found.valid), len(numbers), len(found.task.train)) == (10, 1, 90)
+    numbers = {pair.group for pair in found.split.valid}
+    assert (len(found.split.valid), len(numbers), len(found.task.train)) == (10, 1, 90)
     assert '100 pairs are of 10 groups ("film"): 1 with 10 pairs are for validation' in found.notes[0]
     path = tmp_path / "a.jsonl"
     path.write_text(
         "".join(json.dumps({"source": f"s {n}", "target": f"t {n}", "film": n // 10}) + "\n" for n in range(40))
     )
-    assert len({pair.group for pair in job("translate-lstm", path, group="film").valid}) == 1
+    assert len({pair.group for pair in job("translate-lstm", path, group="film").split.valid}) == 1
     with pytest.raises(DataError, match=r'no "flm"; did you mean "film"'):
         job("translate-lstm", path, group="flm")
     with pytest.raises(DataError, match=r"two files have lines, not columns; data\.group is for one file"):
@@ -84,9 +84,9 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
         )
     found = job("classify-lstm", path, group="author")
     author = {row[0].split()[0]: row[2] for row in rows}
-    train, valid = ({author[word] for word in words_of(part)} for part in (found.train, found.valid))
+    train, valid = ({author[word] for word in words_of(part)} for part in (found.split.train, found.split.valid))
     assert (len(train), len(valid), train & valid) == (7, 1, set())
-    assert found.valid_from.endswith('drawn at random by "author"')
+    assert found.split.valid_from.endswith('drawn at random by "author"')
     assert '80 texts are of 8 groups ("author")' in found.notes[0]
     assert "group" not in found.config()["layout"]
 
@@ -94,8 +94,8 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
 def test_equal_texts_are_in_one_part(tmp_path: Path) -> None:
     rows = [("text", "label"), *((f"text{n % 20} is here", "ab"[n % 2]) for n in range(60))]
     found = job("classify-lstm", written(tmp_path / "a.tsv", rows))
-    assert not {*words_of(found.train)} & {*words_of(found.valid)}
-    assert len(found.valid) == 6
+    assert not {*words_of(found.split.train)} & {*words_of(found.split.valid)}
+    assert len(found.split.valid) == 6
 
 
 def test_formats_without_columns_have_no_groups(tmp_path: Path) -> None:
@@ -113,20 +113,20 @@ def test_sentences_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("\n".join(blocks))
     found = job("tag-lstm", path, group="2", labels="3")
-    assert words_of(found.valid) == ["word27", "word28", "word29"]
-    assert found.valid_from.startswith("the last 10% of ")
+    assert words_of(found.split.valid) == ["word27", "word28", "word29"]
+    assert found.split.valid_from.startswith("the last 10% of ")
     with pytest.raises(DataError, match=r'a.txt:1: no column "4"; the file has columns 1 to 3'):
         job("tag-lstm", path, group="4")
     documents = tmp_path / "documents.txt"
     documents.write_text(
         "-DOCSTART- O O\n\n" + "\n-DOCSTART- O O\n\n".join("\n".join(blocks[n : n + 6]) for n in range(0, 30, 6))
     )
-    assert len(job("tag-lstm", documents, group="document").valid) == 6
+    assert len(job("tag-lstm", documents, group="document").split.valid) == 6
     path = tmp_path / "a.jsonl"
     path.write_text(
         "".join(f'{{"tokens": ["word{n}"], "labels": ["{"AB"[n % 2]}"], "id": {n // 5}}}\n' for n in range(30))
     )
-    assert len(job("tag-lstm", path, group="id", valid_fraction=0.15).valid) == 5
+    assert len(job("tag-lstm", path, group="id", valid_fraction=0.15).split.valid) == 5
 
 
 def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
@@ -136,7 +136,9 @@ def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
         np.save(tmp_path / f"{n}.npy", generator.random((16, 16), np.float32))
         rows += [(f"{n}.npy", f"caption {which} of image") for which in "abcde"]
     found = job("caption-lstm", written(tmp_path / "captions.csv", rows, ","))
-    train, valid = ({part.rows[row].tobytes() for row in range(len(part))} for part in (found.train, found.valid))
+    train, valid = (
+        {part.rows[row].tobytes() for row in range(len(part))} for part in (found.split.train, found.split.valid)
+    )
     assert (len(train), len(valid), train & valid) == (18, 2, set())
     assert "100 series are of 20 sources: 2 with 10 series are for validation, none is in both parts" in found.notes
 
@@ -162,9 +164,9 @@ def test_series_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     where = speakers(tmp_path)
     for location, options in where.values():
         found = job("classify-frames", location, group="speaker", **options)
-        assert (len(found.valid), len({*found.valid.groups})) == (2, 1)
-        assert not {*found.valid.groups} & {*found.train.groups}
-        assert found.train.rows.values.shape[1] == 2
+        assert (len(found.split.valid), len({*found.split.valid.groups})) == (2, 1)
+        assert not {*found.split.valid.groups} & {*found.split.train.groups}
+        assert found.split.train.rows.values.shape[1] == 2
     with pytest.raises(
         DataError, match=r'no group "spaeker"; data\.group names a column of a table of paths or of frames'
     ):
@@ -174,7 +176,7 @@ def test_series_of_a_group_are_in_one_part(tmp_path: Path) -> None:
 def test_one_group_leaves_nothing_for_validation(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"s {n}", f"t {n}", "x") for n in range(20))]
     found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
-    assert found.valid is None
+    assert found.split.valid is None
     assert '20 pairs are of 1 groups ("film"): nothing can be kept for validation' in found.notes[0]
     assert found.notes[1].startswith("no validation data")
 

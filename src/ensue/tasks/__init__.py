@@ -36,7 +36,7 @@ def task_entry(name: object) -> TaskEntry:
     if isinstance(name, str) and name in TASKS:
         module, _, attribute = TASKS[name].partition(":")
         return getattr(import_module(module), attribute or "TASK")  # type: ignore[no-any-return]
-    entry: TaskEntry | None = find_guest("task", name, TaskEntry)
+    entry: TaskEntry | None = find_guest("task", name, TaskEntry) if isinstance(name, str) else None
     if entry is None:
         known = [*TASKS, *guests("task")]
         raise RecipeError(f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}')

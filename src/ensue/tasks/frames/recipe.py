@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.data.frames.series import LogMel, Reading
 from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe
+
+if TYPE_CHECKING:
+    from ensue.data.frames.series import Reading
 
 Column = Annotated[str, Field(min_length=1)]
 
@@ -55,6 +57,8 @@ class FramesRecipe(Recipe):
 
     def reading(self) -> Reading:
         """How files become series."""
+        from ensue.data.frames.series import LogMel, Reading  # noqa: PLC0415  # imports numpy, which lists do without
+
         data, features = self.data, self.features
         sound = LogMel(*(getattr(features, name) for name in LogMel._fields))
         return Reading(
