@@ -36,6 +36,7 @@ VERBS = {
 
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "run": ("char-lstm", "book.txt", {}),
+    "longer": ("char-lstm", "book.txt", {}),
     "mood": ("classify-lstm", "reviews.tsv", {}),
     "pos": ("tag-lstm", "train.conllu", {}),
     "names": ("tag-lstm-crf", "names.txt", {}),
@@ -77,6 +78,7 @@ def write_data(folder: Path) -> None:
         "masks.txt": "The [MASK] was calm.\n",
         "pairs.jsonl": PAIR,
         "similar.tsv": "sea\tcalm\t7.5\nnobody\tspoke\t6\nsea\tnobody\t1\n",
+        "reviews.parquet": "PAR1",  # it has to be there, and is not read
         "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
     }
     files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()

@@ -11,6 +11,7 @@ from ensue.runs.weights import read_tensors
 from ensue.serving.admission import Traffic
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
+from ensue.serving.routes import PATHS
 from ensue.serving.served import Served
 from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.run import train_run
@@ -22,13 +23,13 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    run, batch, found = tmp_path / "run", LanguageModeling.batch, {}
+    run, unread, found = tmp_path / "run", LanguageModeling.unread, {}
 
-    def batch_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
+    def unread_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
         if (run / "config.json").exists() and step not in found:
             try:
                 served = Served.of(
-                    run, device="cpu", limits=Limits(), metrics=Metrics(), report=print, traffic=Traffic()
+                    run, device="cpu", paths=PATHS, limits=Limits(), metrics=Metrics(), report=print, traffic=Traffic()
                 )
                 served.close()
                 weights = served.pipeline.model.state_dict()
@@ -37,9 +38,9 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
                 )
             except RunError as error:
                 found[step] = str(error)
-        return batch(self, step, device)
+        return unread(self, step, device)
 
-    monkeypatch.setattr(LanguageModeling, "batch", batch_while_served)
+    monkeypatch.setattr(LanguageModeling, "unread", unread_while_served)
     recipe = tiny(read_recipe("char-lstm", {"data.train": str(tmp_path / "text.txt")}))
     train = recipe.train.model_copy(update={"steps": 4, "validations": 2})
     train_run(recipe.model_copy(update={"train": train}), run, threads=1)

@@ -212,7 +212,7 @@ def test_a_run_of_an_earlier_ensue_goes_on_with_its_division(tmp_path: Path) -> 
     run_tiny(pair_recipe(path), tmp_path / "by name", resume=True)
     assert kept(tmp_path / "run") == kept(tmp_path / "by name") == kept(tmp_path / "whole")
     assert RunDirectory(tmp_path / "run").recipe.data.division == "rows"
-    assert begin_job(pair_recipe(path), None).division.has_repeats
+    assert begin_job(pair_recipe(path), None).split.valid_from.endswith("by source")
 
 
 @pytest.mark.slow

@@ -85,7 +85,10 @@ def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> No
         ("cola/in_domain_train.tsv.xz", "cannot tell which is the label: it may be column 1, column 2, column 3; "),
         ("ag_news_test_only/test.csv.xz", "which is the text: it may be column 2, column 3; --set data.texts"),
         ("sick/SICK_train.txt.xz", 'label: it may be column 4 "relatedness_score", column 5 "entailment_judgment"; '),
-        ("mr/rt-polarity.all.xz", ":32: not UTF-8 (byte 0xe9 in column 19); --encoding "),
+        (
+            "mr/rt-polarity.all.xz",
+            ":32: not UTF-8 (byte 0xe9 in column 19); Windows' Western European is --encoding cp1252",
+        ),
         ("tinyshakespeare/input.txt.xz", "no labels found; --format (in training --set data.format="),
         ("samsum/test.csv.xz", "cannot tell which is the label: none of"),
     ],
