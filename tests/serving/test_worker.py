@@ -89,3 +89,26 @@ def test_what_takes_long_rests_while_requests_come(monkeypatch: pytest.MonkeyPat
     made.close()
     assert order == ["long", "short", "long"]
     assert second - first >= 0.19  # three times 0.05 of rest, and the work
+
+
+def test_many_long_requests_do_not_keep_a_short_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have a quarter of the thread together, however many they are."""
+    monkeypatch.setattr("ensue.serving.worker.LONG_SECONDS", 0.0)
+    monkeypatch.setattr("ensue.serving.admission.DENSE_SECONDS", 60.0)
+    traffic, order = Traffic(), list[str]()
+    made = Worker("worker of a test", traffic)
+
+    def work(name: str) -> None:
+        time.sleep(0.02)
+        order.append(name)
+
+    async def ask() -> None:
+        long = [asyncio.ensure_future(made.computed(map(work, ["long"] * 2), 2)) for _ in range(4)]
+        await asyncio.sleep(0)
+        await made.computed(map(work, ["short"]), 1)
+        await asyncio.gather(*long)
+
+    traffic.came()
+    asyncio.run(ask())
+    made.close()
+    assert order == ["long"] * 4 + ["short"] + ["long"] * 4

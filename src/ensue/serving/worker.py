@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import Empty, SimpleQueue
@@ -20,7 +21,7 @@ class Job:
 
     def __init__(self, works: Iterator[Any], count: int) -> None:
         self.works, self.count, self.results = works, count, list[Any]()
-        self.seconds, self.rests_until = 0.0, 0.0
+        self.seconds = 0.0
         self.future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
     def tell(self, error: BaseException | None) -> None:
@@ -40,7 +41,7 @@ class Job:
 class Worker:
     """A thread that does one piece of each request in turn, so that a long request does not hold up a short one.
 
-    While `traffic` is dense, a request that has had `LONG_SECONDS` rests three times as long as a piece of it took.
+    While `traffic` is dense, those that have had `LONG_SECONDS` rest after each of their pieces, three times as long.
     A piece does not depend on what waits beside it. It is done within `held()`.
     """
 
@@ -48,7 +49,8 @@ class Worker:
         self, name: str, traffic: Traffic, held: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
         self._traffic, self._held = traffic, held
-        self._resting: list[Job] = []
+        self._long: deque[Job] = deque()
+        self._long_from = 0.0
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._has_ended = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -78,15 +80,12 @@ class Worker:
                 self._do_one(job)
 
     def _next(self) -> Job | None:
-        """The next job whose turn it is: one that has rested, or the next in the queue."""
-        rested = min(self._resting, key=lambda job: job.rests_until, default=None)
-        left = None if rested is None else rested.rests_until - time.monotonic()
+        """The next job whose turn it is: a long one when they have rested, or the next in the queue."""
+        left = self._long_from - time.monotonic() if self._long else None
         if left is None or left > 0:
             with suppress(Empty):
                 return self._waiting.get(timeout=left)
-        assert rested is not None
-        self._resting.remove(rested)
-        return rested
+        return self._long.popleft()
 
     def _do_one(self, job: Job) -> None:
         begin = time.monotonic()
@@ -103,7 +102,7 @@ class Worker:
         if len(job.results) == job.count:
             job.tell(None)
         elif job.seconds > LONG_SECONDS and self._traffic.is_dense:
-            job.rests_until = end + 3 * (end - begin)
-            self._resting.append(job)
+            self._long.append(job)
+            self._long_from = end + 3 * (end - begin)
         else:
             self._waiting.put(job)
