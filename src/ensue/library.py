@@ -44,7 +44,7 @@ def load(
     chosen, directory = choose_device(device), RunDirectory(run)
     if vectors is not None and "vectors" not in directory.entry.options("predict"):
         raise EnsueError(f"{run}: a {directory.entry.what} has no pretrained vectors")
-    found = directory.entry.pipeline_class
+    found: type[Pipeline] = directory.entry.pipeline_class
     if not issubclass(found, kind):
         raise EnsueError(
             f"{run}: the model is a {directory.entry.what}, a {found.__name__}; expected a {kind.__name__}"

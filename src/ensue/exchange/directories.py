@@ -52,7 +52,7 @@ def import_directory(directory: Path) -> Imported:
     if not family.is_masked:
         ours["head.bias"] = torch.zeros(tokenizer.vocabulary_size)
     check_finite(ours, files[0])
-    parts = task_entry(recipe.task).parts_class(tokenizer)  # type: ignore[call-arg]  # both have a tokenizer
+    parts = task_entry(recipe.task).parts_class(tokenizer)
     vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
     return Imported(directory, tuple(files), str(config.content["model_type"]), recipe, parts, vocabulary, ours, notes)
 

@@ -115,6 +115,6 @@ def _imported(
 ) -> Imported:
     words = {"kind": "words", "splitter": "whitespace", "lowercase": False}
     recipe = recipe_of({"task": TASK, "tokenizer": words, "vectors": {"kind": "static", **table}}, path)
-    parts = task_entry(TASK).parts_class(tokenizer)  # type: ignore[call-arg]  # it has a tokenizer
+    parts = task_entry(TASK).parts_class(tokenizer)
     vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
     return Imported(path, (path,), what, recipe, parts, vocabulary, {"vectors": rows}, notes)

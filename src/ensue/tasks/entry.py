@@ -8,12 +8,8 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-if TYPE_CHECKING:  # they need torch, which lists of recipes do not
+if TYPE_CHECKING:  # it needs pydantic, which the table of tasks does not
     from ensue.recipe.tables import Recipe
-    from ensue.tasks.contract.job import Job
-    from ensue.tasks.contract.model import ModelParts
-    from ensue.tasks.contract.pipeline import Pipeline
-
 
 _METHODS = {
     "generate": ("generate", "samples", "search"),
@@ -37,7 +33,10 @@ _NAMES = {"num_samples": "samples", "width": "beams"}
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """The entry of a task, for the rest of the package. `parts`, `job` and `pipeline` are written "module:Class"."""
+    """The entry of a task, for the rest of the package. `parts`, `job` and `pipeline` are written "module:Class".
+
+    The classes are imported when they are asked for. Their types are known to whoever asks, on the floors above.
+    """
 
     recipe: type[Recipe]
     parts: str
@@ -62,17 +61,17 @@ class TaskEntry:
         return self.recipe.what
 
     @property
-    def parts_class(self) -> type[ModelParts]:
+    def parts_class(self) -> type[Any]:
         """The class that `parts` names."""
         return _imported(self.parts)  # type: ignore[no-any-return]
 
     @property
-    def job_class(self) -> type[Job[Any]]:
+    def job_class(self) -> type[Any]:
         """The class that `job` names."""
         return _imported(self.job)  # type: ignore[no-any-return]
 
     @property
-    def pipeline_class(self) -> type[Pipeline]:
+    def pipeline_class(self) -> type[Any]:
         """The class that `pipeline` names."""
         return _imported(self.pipeline)  # type: ignore[no-any-return]
 
@@ -92,7 +91,7 @@ class TaskEntry:
         return {_NAMES.get(name, name) for name in found}
 
 
-def _arguments(pipeline: type[Pipeline], method: str) -> set[str]:
+def _arguments(pipeline: type[Any], method: str) -> set[str]:
     """The names of the arguments of a method, those of an `Unpack` too; none if there is no such method."""
     function = getattr(pipeline, method, None)
     if function is None:

@@ -144,7 +144,8 @@ def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *
 
 def begin_job(recipe: Recipe, run: RunDirectory | None) -> Job[Any]:
     """The job of a recipe, which reads its data; `run` is the directory of a run that is resumed."""
-    return task_entry(recipe.task).job_class(recipe, run)
+    job: Job[Any] = task_entry(recipe.task).job_class(recipe, run)
+    return job
 
 
 def _full(run: RunDirectory) -> str:
