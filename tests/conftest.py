@@ -71,7 +71,8 @@ def cells_of_all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.Tem
 
     A third of that where the compiler leaves out what only makes them fast; the slow tests run what users run.
     """
-    folder = pytestconfig.cache.mkdir("cells")
+    cache = getattr(pytestconfig, "cache", None)  # none with `-p no:cacheprovider`
+    folder = cache.mkdir("cells") if cache else tmp_path_factory.mktemp("cells")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         if not is_thorough(pytestconfig):
