@@ -1,10 +1,14 @@
-"""Every definition that a user of the library meets has a docstring, of its own or of a class that it derives from."""
+"""Docstrings: every definition that a user meets has one, its own or that of a class that it derives from, and each
+begins with a noun or a verb.
+"""
 
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +18,8 @@ MET = [
     "ensue.data", "ensue.decode", "ensue.errors", "ensue.inspection", "ensue.library", "ensue.metrics", "ensue.models",
     "ensue.nn", "ensue.recipe", "ensue.runs", "ensue.tasks", "ensue.text", "ensue.types",
 ]  # fmt: skip
-"""What one imports to use a layer, a model, data, a tokenizer, scores or a recipe."""
+"""The packages that one imports to use a layer, a model, data, a tokenizer, scores or a recipe."""
+SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 
 def modules(name: str) -> Iterator[ModuleType]:
@@ -82,3 +87,20 @@ def test_a_missing_docstring_is_noticed() -> None:
         kind.__module__ = "ensue.bare"
     vars(module).update({"Bare": Bare, "Derived": Derived, "__name__": "ensue.bare"})
     assert list(undocumented(module)) == ["Bare", "Bare.method"]
+
+
+def riddles(source: str) -> list[str]:
+    """The lines on which a docstring, of an attribute too, begins with words that name nothing."""
+    return re.findall(r'^ *r?"""\s*((?:What|Those|The same)\b.*)', source, re.MULTILINE)
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    found = {path.name: riddles(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_riddle_is_noticed() -> None:
+    source = (
+        '"""What it is."""\nclass B:\n    """The same."""\n    c = 1\n    """\n    Those."""\n    d = """What else"""\n'
+    )
+    assert riddles(source) == ['What it is."""', 'The same."""', 'Those."""']

@@ -26,7 +26,7 @@ _BINARY = {
 
 
 def binary_format(start: bytes) -> str:
-    """What a file is that begins with these bytes of a known binary format, and what to do; "" for another file."""
+    """The kind of a file that begins with these bytes of a known binary format, and what to do; "" for another file."""
     what = next((what for magic, what in _BINARY.items() if start.startswith(magic)), "")
     if what == _BINARY[_ZIP]:
         inside = (what for part, what in _ZIPPED.items() if part in start)

@@ -54,7 +54,7 @@ class Lines:
         return [line for _, line in self.numbered_head(count)]
 
     def numbered_head(self, count: int) -> list[tuple[int, str]]:
-        """The same with their numbers."""
+        """The head with the numbers of its lines."""
         self._head += islice(self._unread(), max(0, count - len(self._head)))
         return self._head[:count]
 
@@ -70,7 +70,7 @@ class Lines:
 
 
 class KeptLines(Lines):
-    """The same lines. Each is kept from when it is read until `forget`."""
+    """Lines that are kept, each from when it is read until `forget`."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__((), lines.name)

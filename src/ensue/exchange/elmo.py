@@ -119,7 +119,7 @@ class CharacterOptions(BaseModel):
 
 
 class ElmoOptions(BaseModel):
-    """What options.json says; other keys are about its training."""
+    """The keys of options.json that say how the model is built; others are about its training."""
 
     lstm: LSTMOptions
     char_cnn: CharacterOptions

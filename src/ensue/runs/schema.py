@@ -96,7 +96,7 @@ class Config(Content):
     text: str
     """The fingerprint of the training data."""
     held_out: dict[str, str] = {}
-    """Those of the files with validation and test data, `valid` and `test`; older runs do not have them."""
+    """The fingerprints of the files with validation and test data, `valid` and `test`; older runs do not have them."""
     draws: int | None = None
     """The way in which random numbers are drawn; older runs do not say it."""
     runtime: dict[str, Any]

@@ -41,7 +41,7 @@ class Traffic:
 
 
 class Admission:
-    """What is held. Every thread may reserve."""
+    """The requests and the memory that are reserved. Every thread may reserve."""
 
     def __init__(self, most: Amounts) -> None:
         self.most, self.held = most, Amounts()
@@ -53,7 +53,7 @@ class Admission:
 
 
 class Ticket:
-    """What one request holds; it gives everything back at the end of a `with` block."""
+    """The reservation of one request; it gives everything back at the end of a `with` block."""
 
     def __init__(self, admission: Admission) -> None:
         self.admission, self.held, self.is_open = admission, Amounts(), True

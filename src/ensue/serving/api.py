@@ -148,7 +148,7 @@ class InspectRequest(TextsRequest):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those that are given."""
+        """The options that are given."""
         given = self.model_dump(include={"at", "token", "off"}, exclude_none=True)
         return {name: without_surrogates(value) if isinstance(value, str) else value for name, value in given.items()}
 
@@ -161,7 +161,7 @@ class Outputs(BaseModel):
 
 
 class Inspected(BaseModel):
-    """What happens in the model with a text."""
+    """The inside of a model that reads a text."""
 
     title: str
     view: Any = None
@@ -171,7 +171,7 @@ class Inspected(BaseModel):
     page: str | None = None
     """An HTML document that needs no network."""
     content: str | None = None
-    """What changes from page to page."""
+    """The part that changes from page to page."""
 
 
 class Inspections(BaseModel):

@@ -126,7 +126,7 @@ class Completions:
         return completion.model.sessions.begin(name)
 
     def _ending(self, request: Request, completion: Completion) -> Callable[[], None]:
-        """What has to happen once when a request ends, however it does."""
+        """The function that is called once when a request ends, however it does."""
 
         def end() -> None:
             writing, loop = completion.writing, completion.model.loop
@@ -217,7 +217,7 @@ def _beginning(
 
 
 def _news(completion: Completion, index: int, row: Row, *, finish: Finish | None, begins: bool) -> Iterator[api.Choice]:
-    """What is new of a choice, in parts of some tokens; the text is in the first. With its beginning comes the prompt,
+    """The new part of a choice, in pieces of tokens; the text is in the first. With its beginning comes the prompt,
     if it is to be repeated.
     """
     number, tokenizer = index // completion.request.n, completion.model.pipeline.tokenizer

@@ -1,4 +1,4 @@
-"""What every request passes: hosts, origins, keys, time, one error body for all that goes wrong, and the log."""
+"""The checks that every request passes: hosts, origins, keys, time; one error body for all mistakes, and the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ensue.serving.service import Service
 from ensue.serving.transport import CONNECTION, STREAM, HasLeft, answered, event
 
 PROBES = ("/health", "/ready")
-"""What looks after a server asks these often; they are not logged."""
+"""Paths that programs watching a server ask often; they are not logged."""
 LEFT = 499
 """The status in the log for a client that left."""
 

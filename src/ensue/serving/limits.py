@@ -25,7 +25,7 @@ LONG_TOKENS = 256
 """The tokens after which a request of several choices is long. The long ones have a quarter of the rows of their model
 while others write."""
 TOKENS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 2048
-"""What is written to JSON, and what is tokenized, at a stroke in the event loop."""
+"""Characters that are written to JSON, or tokenized, at a stroke in the event loop."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Limits:
     text_characters: int = 1 << 19
     """The characters of one text, or the numbers of one series."""
     inspected_characters: int = 1 << 14
-    """The same for `/v1/inspect`, whose answers are long."""
+    """Characters in a text of `/v1/inspect`, whose answers are long."""
     prompt_tokens: int = 1 << 16
     """The tokens of one prompt. A model with a context has its own bound."""
     max_tokens: int = 1 << 16

@@ -45,7 +45,7 @@ class Loop:
         self.context: int | None = getattr(model, "context", None)
         self._new: deque[Writing] = deque()
         self._reading: deque[Writing] = deque()
-        """Those with prompts to read, and with rows that wait for room; each takes its turn."""
+        """Requests with prompts to read, and with rows that wait for room; each takes its turn."""
         self._waiting: deque[Writing] = deque()
         self._live: list[tuple[Row, Writing]] = []
         self._owed = 0.0

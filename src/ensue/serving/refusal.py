@@ -1,4 +1,4 @@
-"""What a server answers when it does not do what was asked: a status, and the error body of the API."""
+"""The answers of a server that refuses: a status, and the error body of the API."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
 
 
 def bug() -> Refusal:
-    """What a client is told of a bug; the traceback is in the log."""
+    """The answer to a client after a bug; the traceback is in the log."""
     return Refusal(500, "the server has made a mistake", code="internal_error", headers={"x-should-retry": "false"})
 
 

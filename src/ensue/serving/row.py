@@ -64,7 +64,7 @@ class Row:
         self.counts: Tensor | None = None
         """How often each token was written (V,), for penalties."""
         self.ids: NDArray[np.int64] = np.zeros(0, np.int64)
-        """What a context holds, with the token that is read next; see `SessionState`."""
+        """The ids that a context holds, with the token that is read next; see `SessionState`."""
         self.last = 0
 
     @property
@@ -74,7 +74,7 @@ class Row:
 
     @property
     def mean_log_p(self) -> float:
-        """What choices are ranked by."""
+        """The score by which choices are ranked."""
         return self.log_p / max(1, self.written)
 
     def draw(self) -> float:
@@ -107,7 +107,7 @@ class Row:
         self.finish = why
 
     def text(self) -> str:
-        """What is new; called by the request."""
+        """The new text; called by the request."""
         found = []
         while self.pieces:
             found.append(self.pieces.popleft())
@@ -161,7 +161,7 @@ class Stops:
         return text[: len(text) - kept], False
 
     def flush(self) -> str:
-        """What was held back, at the end of a text in which no stop string came."""
+        """The text held back, at the end of a text in which no stop string came."""
         text, self._held = self._held, ""
         return text
 

@@ -38,7 +38,7 @@ class Served:
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
         weights = HeldWeights()
         self.worker = Worker(f"worker of {self.name}", traffic, weights.used)
-        """What is computed text by text, so that each gets what it would get alone."""
+        """The thread that computes text by text, so that each gets what it would get alone."""
         self.loop: Loop | None = None
         if "generate" in commands:
             self.loop = Loop(

@@ -144,7 +144,7 @@ def report(error: BaseException) -> None:
 
 
 class Lines(logging.Handler):
-    """What the web server says, as lines of the log."""
+    """The messages of the web server, as lines of the log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record, without its arguments, which may be of a request."""

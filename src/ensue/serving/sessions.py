@@ -25,7 +25,7 @@ class Sessions:
         return len(self._kept)
 
     def begin(self, name: str) -> SessionState | None:
-        """What the session goes on from; None if it is new. Raises Refusal (409) while another request goes on with it.
+        """The state of the session; None if it is new. Raises Refusal (409) while another request goes on with it.
 
         `end` has to follow.
         """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # it needs torch, and a server answers before that is importe
     from ensue.serving.served import Served
 
 SMALL = 512
-"""What is found in so few characters is written to JSON at a stroke."""
+"""Answers of so few characters are written to JSON at a stroke."""
 LEAST_WORDS = 1_000
 """Words of requests before a model says what many of them lack."""
 Text = str | tuple[str, ...]
@@ -175,7 +175,7 @@ def _input(given: Any, counts: set[int], param: str) -> tuple[Text, int]:
 
 
 def _named(given: Any) -> str:
-    """What a value is, for a refusal."""
+    """The kind of a value, for a refusal."""
     if isinstance(given, list):
         kinds = set(map(type, given))
         return f"{len(given):,} texts" if kinds <= {str} else "numbers" if kinds <= {int, float} else "another list"

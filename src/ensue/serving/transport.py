@@ -34,7 +34,7 @@ class HasLeft(Exception):
 
 
 async def received(kind: type[SomeRequest], request: Request, service: Service) -> tuple[SomeRequest, Served]:
-    """What is asked for, and of which model. The request's ticket holds its place and its memory from here on."""
+    """The request, and the model it names. Its ticket holds its place and its memory from here on."""
     service.check_open()
     ticket: Ticket = request.scope["ticket"]
     ticket.reserve(places=1)

@@ -85,7 +85,7 @@ class Writing:
         """The rows that have not ended."""
         self.error: Exception | None = None
         self.session_state: SessionState | None = None
-        """What a session goes on from."""
+        """The state that a session goes on from."""
 
     def tell(self) -> None:
         """Something is new; called by the loop."""

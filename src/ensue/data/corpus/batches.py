@@ -28,7 +28,7 @@ class TokenBatch(NamedTuple):
 
 
 class Batches(ABC):
-    """What `Segments` and `Blocks` share; `batch_size` is cut to the rows that the text can fill.
+    """The base of `Segments` and `Blocks`; `batch_size` is cut to the rows that the text can fill.
 
     Raises TrainingError if the text has less than `segment_length` + 1 ids.
     """

@@ -15,7 +15,7 @@ from ensue.errors import EnsueError
 AHEAD = 3
 """The pieces that wait for each process. More would only take memory."""
 _reads: list[TextToIds] = []
-"""What the pieces of this process become ids by."""
+"""The reader with which this process makes ids of its pieces."""
 
 
 def encoded(reads: TextToIds, pieces: Iterable[str], processes: int) -> Iterator[Any]:

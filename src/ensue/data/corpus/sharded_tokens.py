@@ -129,7 +129,7 @@ class ShardedTokens(TokenFile):
         return self._size
 
     def reversed(self) -> ShardedTokens:
-        """The same ids from the last to the first."""
+        """These ids from the last to the first."""
         return ShardedTokens(
             self.shards, unknown=self.unknown, characters=self.characters, maps=self._maps,
             backwards=not self.backwards,

@@ -80,7 +80,7 @@ class TokenFile:
         )
 
     def reversed(self) -> TokenFile:
-        """The same ids from the last to the first."""
+        """These ids from the last to the first."""
         return TokenFile(
             self._ids[::-1], unknown=self.unknown, characters=self.characters, mapping=self._mapping, path=self._path
         )
@@ -194,7 +194,7 @@ class _Checksums:
 
 
 class TokenHeader(NamedTuple):
-    """What a file of ids says of itself; `crc` is the CRC-32 of the ids."""
+    """The header of a file of ids; `crc` is the CRC-32 of the ids."""
 
     id_bytes: int
     crc: int

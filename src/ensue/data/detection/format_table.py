@@ -71,7 +71,7 @@ FRAME_SUFFIXES = {
     **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
 }
-"""What a file of frames holds, by its suffix; tables of frames have names that say less."""
+"""The content of a file of frames, by its suffix; tables of frames have names that say less."""
 FRAME_TABLES = {".csv", ".tsv", ".tab"}
 IDX = re.compile(r"idx[1-9]")
 """Matches in the name of an idx file."""
@@ -106,7 +106,7 @@ def by_sign(kind: str, rows: Sequence[str]) -> str:
 
 
 def frames_in(path: Path) -> str:
-    """What a file of frames holds, by its name; "" if that does not say it."""
+    """The content of a file of frames, by its name; "" if that does not say it."""
     return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
 

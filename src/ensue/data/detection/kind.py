@@ -61,8 +61,8 @@ _BY_LINES = "by its first lines"
 
 
 class Taken(NamedTuple):
-    """What data are read as. `sign` is how this was recognized. `by_itself` tells whether training recognizes the same
-    format from the path alone. `others` are suffixes of files that seem to have another format.
+    """The format that data are read as. `sign` is how it was recognized. `by_itself` tells whether training recognizes
+    it from the path alone. `others` are suffixes of files that seem to have another format.
     """
 
     kind: Kind
@@ -81,7 +81,7 @@ def take(
     are_pairs: bool = False,
     encoding: str = "utf-8",
 ) -> Taken:
-    """What a file, a folder or a glob is read as. `words` and `labels` are the columns or keys that the user names.
+    """The format of a file, a folder or a glob. `words` and `labels` are the columns or keys that the user names.
 
     `are_pairs`: the person names columns of sources or of targets.
 
@@ -115,7 +115,7 @@ def take(
 
 
 def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
-    """What is told by the person, or by the names of files and folders, and by those of the columns of frames."""
+    """The format by the user's word, by the names of files and folders, or by the columns of frames."""
     if format in ("", FRAMES) and (sign := "as --format says" if format else frames_sign(location, encoding)):
         return Taken("frames", FRAMES, sign, True)
     shown = folder_format(Path(location), encoding=checked_encoding(encoding))
@@ -145,7 +145,7 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
 
 
 def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
-    """What the file is read as, by its name and its first lines."""
+    """The format of a file, by its name and its first lines."""
     name, named = str(path), _named(path)
     found = sentence_format(Lines(head, name))
     by_name = f"by its suffix {suffix(name)}"
@@ -164,7 +164,7 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
 
 
 def _as_pairs(location: str | Path, format: str, encoding: str) -> Taken:
-    """What a person says is pairs."""
+    """The format of data that the user calls pairs."""
     files = LabeledFiles(location, encoding)
     files.check_text()
     path = files.paths[0]

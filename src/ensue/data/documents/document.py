@@ -26,7 +26,7 @@ class Document:
     source: str = ""
     before: str = ""
     group: str = ""
-    """What it belongs to, such as an author; "" if nobody asks."""
+    """The group it belongs to, such as an author; "" if nobody asks."""
 
     @property
     def is_empty(self) -> bool:
@@ -82,7 +82,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user says of a file's columns. The rest is detected."""
+    """The columns that the user names. The rest is detected."""
 
     texts: tuple[str, ...] = ()
     """Names or numbers (from 1) of one text, of the two of a pair, or of the parts of one text if `joined`."""

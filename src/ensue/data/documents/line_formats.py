@@ -14,7 +14,7 @@ from ensue.data.records.record import records, without_end
 from ensue.data.records.tables import one_field
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
-"""What parts a label from the text; other white space is a character of a label."""
+"""The separator of a label and the text; other white space is a character of a label."""
 _LEADING = re.compile(rf"[ \t]*(?:{FASTTEXT_PREFIX}[^ \t]+(?:[ \t]+|\Z))*")
 _TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))+")  # read from the end of the line
 

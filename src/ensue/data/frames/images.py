@@ -18,7 +18,7 @@ from ensue.errors import DataError
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 LABELS = (("images", "labels"), ("idx3", "idx1"))
-"""What the name of a file of labels has in place of what that of its images has."""
+"""Parts of the name of a file of images, and the parts in their place in the name of its labels."""
 GRAY = {"1", "L", "LA", "La"}
 COLORED = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 

@@ -64,7 +64,7 @@ class Series(NamedTuple):
     colors: int = 0
     """Of an image: the numbers of a pixel; 0: it is no image."""
     group: str = ""
-    """What it belongs to, such as a speaker; "" if nobody says it."""
+    """The group it belongs to, such as a speaker; "" if nobody says it."""
 
     def named_group(self, name: str) -> str:
         """The group that data call `name`. Raises DataError if they name none."""

@@ -34,7 +34,7 @@ NUMBERED = re.compile(r"(.+)\[([0-9]{1,15})\]")
 
 
 class Shape(NamedTuple):
-    """What all series have alike: the width and the rate, and the series that was the first to have them."""
+    """The width and the rate that all series have, and the series that was the first to have them."""
 
     width: int
     rate: float

@@ -32,7 +32,7 @@ class FrameRows:
         return self.of([self[row] for row in rows.tolist()])
 
     def cut(self, longest: int) -> FrameRows:
-        """The same frames, where each series is cut into equal pieces of at most `longest`."""
+        """These frames, where each series is cut into equal pieces of at most `longest`."""
         pieces = [
             np.linspace(start, end, -(-(end - start) // longest) + 1, dtype=np.int64)[:-1]
             for start, end in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)

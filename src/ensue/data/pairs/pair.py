@@ -23,11 +23,11 @@ class Pair(NamedTuple):
     path: str = ""
     line: int = 0
     group: str = ""
-    """What it belongs to, such as a document; "" if nobody asks."""
+    """The group it belongs to, such as a document; "" if nobody asks."""
 
 
 class PairChoice(NamedTuple):
-    """What the user says of the columns, by names or numbers (from 1). The rest is detected.
+    """The columns that the user names, or gives as numbers (from 1). The rest is detected.
 
     In a TMX file the columns are languages. If `is_labeled`, targets are read, and a file without them is an error.
     """

@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is written into a record: labels in their column (None: in a new one), and their probabilities."""
+    """The answer written into a record: labels in their column (None: in a new one), and their probabilities."""
 
     column: Column | None
     labels: Sequence[str]
@@ -67,5 +67,5 @@ class Reader(ABC):
         """
 
     def flat(self) -> Reader:
-        """The same format, where an object inside of a record that holds nothing but texts is part of the record."""
+        """This format, where an object inside of a record that holds nothing but texts is part of the record."""
         return self

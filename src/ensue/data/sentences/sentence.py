@@ -90,7 +90,7 @@ class Format(ABC):
         return sentence.column(column or self.default_column)
 
     def group(self, sentence: Sentence, column: str) -> str:
-        """What a sentence belongs to: the value of its first word in a column, or "document" for its document. Raises
+        """The group of a sentence: the value of its first word in a column, or "document" for its document. Raises
         DataError (file:line) if there is no such column.
         """
         if column == "document" and sentence.document is not None:

@@ -1,1 +1,1 @@
-"""What `ensue data` shows: the format of the data, and their numbers. Nothing is printed here."""
+"""The numbers behind `ensue data`, and the format of the data. Nothing is printed here."""

@@ -1,4 +1,4 @@
-"""What a model of contexts (context2vec) learns, and its score: the loss beside words of noise."""
+"""The objective of a model of contexts (context2vec), and its score: the loss beside words of noise."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ContextModeling(BidirectionalLanguageModeling):
 
 
 class Contexts:
-    """What a model of contexts learns: to tell each word from words of noise, by what stands beside it."""
+    """The objective of a model of contexts: to tell each word from words of noise, by what stands beside it."""
 
     def __init__(self, head: ContextOutput, length: int) -> None:
         self.head, self.length = head, length
@@ -164,6 +164,6 @@ def noise_of(counts: Ids, power: float) -> Noise:
 
 
 def objective_of(recipe: BidirectionalRecipe) -> Perplexity | Contexts:
-    """What a model of this recipe learns."""
+    """The objective of a model of this recipe."""
     head = recipe.head
     return Contexts(head, recipe.train.segment_length) if isinstance(head, ContextOutput) else Perplexity(head)

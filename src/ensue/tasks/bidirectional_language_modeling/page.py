@@ -41,7 +41,7 @@ def bidirectional_sections(view: BidirectionalView, tokenizer: WordTokenizer) ->
 
 
 def _expected(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
-    """What both directions expected, and their units."""
+    """The sections of what both directions expected, and of their units."""
     if view.rightward is None or view.leftward is None:
         return []
     count = min(len(view.words), MOST_SHOWN)

@@ -201,7 +201,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         self._head()
 
     def inspect(self, text: str) -> Inspection:
-        """What happens in the model with a text: what each direction expected, their units, the words that fit in a
+        """Look into the model with a text: what each direction expected, their units, the words that fit in a
         place (of a model of contexts), and a map of the words. The text is read in one piece.
 
         Raises EnsueError for a text without words.

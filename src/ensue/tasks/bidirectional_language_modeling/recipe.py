@@ -15,7 +15,7 @@ class WordsOfText(TokenizerRecipe):
     """The table `[tokenizer]` of a bidirectional language model: the words that it predicts."""
 
     kind: Literal["words"] = "words"
-    """What a token is."""
+    """The kind of token."""
 
 
 class BidirectionalTrain(TrainRecipe):

@@ -1,4 +1,4 @@
-"""What a bidirectional language model learns, and its score: the perplexity in each direction."""
+"""The objective of a bidirectional language model, and its score: the perplexity in each direction."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def score_both_ways(
 
 
 def from_the_end(heard: Callable[[Ids, Tensor], object], size: int) -> Callable[[Ids, Tensor], object]:
-    """The same for a text of `size` tokens that is read from its end."""
+    """The function `heard` for a text of `size` tokens that is read from its end."""
     return lambda positions, nats: heard(size - 1 - positions, nats)
 
 
 class Perplexity:
-    """What a bidirectional language model learns: each word, from either side."""
+    """The objective of a bidirectional language model: each word, from either side."""
 
     def __init__(self, head: SoftmaxOutput | NoOutput) -> None:
         self.head = head

@@ -28,7 +28,7 @@ class TwoWayBatch(Batch):
     leftward: Way
     words: Tensor
     sample: WordSample | None = None
-    """What stands for the whole vocabulary."""
+    """The words that stand for the whole vocabulary."""
     noise: Tensor | None = None
     """(B, T, K): words of noise for each word, where negative samples train the model."""
 

@@ -1,4 +1,4 @@
-"""What happens in a model that reads in both directions with a text, in numbers: what each direction expected, its
+"""The inside of a model that reads a text in both directions, in numbers: what each direction expected, its
 units, the words that fit, and where the words lie.
 
 `page.py` draws it.

@@ -77,7 +77,7 @@ class Numbered(NamedTuple):
 
 
 class WordReader:
-    """What a model reads of a word: its characters, or its id. Before each list of words stand both boundaries."""
+    """Words as a model reads them: as characters, or as ids. Before each list of words stand both boundaries."""
 
     def __init__(self, tokenizer: WordTokenizer, table: WordInput) -> None:
         self.tokenizer = tokenizer
@@ -153,7 +153,7 @@ class SentenceReader:
         return found
 
     def read_on(self, sentences: Sequence[Sequence[str]], *, closed: bool) -> list[Vectors]:
-        """The same where each direction goes on from its state after the sentence before.
+        """The vectors where each direction goes on from its state after the sentence before.
 
         `closed`: the boundaries on both sides of a sentence are read, as in the first programs of ELMo.
         """

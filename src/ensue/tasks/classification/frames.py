@@ -67,7 +67,7 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
                 yield LabelsOfSeries(one, self.labels.chosen(shares), shares)
 
     def inspect(self, series: Any) -> Inspection:
-        """What happens in the model with a series, as numbers and as a page. `series` is the path of a file that has
+        """Look into the model with a series, as numbers and as a page. `series` is the path of a file that has
         one, or as for `predict`.
         """
         shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())

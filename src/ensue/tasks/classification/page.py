@@ -30,7 +30,7 @@ MOST_RANKED = 8
 def inspect_texts(
     model: Classifier, reads: Sequence[ReadWords], shown: Sequence[ShownText], labels: Classes, facts: Mapping[str, str]
 ) -> Inspection:
-    """What happens in a classifier with a text, or the two of a pair, as they were read; `facts` are of the model."""
+    """The page of a classifier with a text, or the two of a pair, as they were read; `facts` are of the model."""
     views = view_classifier(model, reads)
     colors = {name: color_of(name) for name in labels.names}
     threshold = labels.threshold if labels.multiple else None

@@ -107,7 +107,7 @@ class ClassificationPipeline(WordPipeline):
         return [found.as_json() for found in self.predict(texts)]
 
     def inspect(self, text: str | tuple[str, str]) -> Inspection:
-        """What happens in the model with a text or a pair, as numbers and as a page.
+        """Look into the model with a text or a pair, as numbers and as a page.
 
         Raises EnsueError for the wrong number of texts, for a text without words, and for one with too many words.
         """

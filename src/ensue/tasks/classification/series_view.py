@@ -1,4 +1,4 @@
-"""What happens in a classifier with a series of frames, in numbers: probabilities, contributions of frames, pooling.
+"""The inside of a classifier of series of frames, in numbers: probabilities, contributions of frames, pooling.
 
 `series_page.py` draws it.
 """

@@ -266,7 +266,7 @@ def scores_of(labels: Classes, answers: Iterable[Judged]) -> ClassificationScore
 
 
 def items_of(labels: Classes, answers: Iterable[Judged], unit: str) -> ScoredItems:
-    """The same scores by their items, for a test of differences."""
+    """The items of these scores, for a test of differences."""
     rows = ItemRows()
     for answer in answers:
         right, said = set(answer.right), set(answer.said)

@@ -1,4 +1,4 @@
-"""What happens in a classifier with a text, in numbers: probabilities, effects of words, values of the pooling.
+"""The inside of a classifier of texts, in numbers: probabilities, effects of words, values of the pooling.
 
 `page.py` draws it.
 """
@@ -58,7 +58,7 @@ class ClassifierView:
     heads: list[Attention] | None
     """The attention of the layers; None for a text that is too long."""
     integrated: Integrated | None
-    """What each word gives to the log-odds of the label by its features, where zeros are the baseline; None where words
+    """The share of each word's features in the log-odds of the label, where zeros are the baseline; None where words
     have no features of their own, and where gradients end between pieces of a text.
     """
 
@@ -156,7 +156,7 @@ def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
 
 
 def _slots(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
-    """What the pooling reads (1, T, d), and which of it belongs to the words of the text."""
+    """The vectors that the pooling reads (1, T, d), and which of them belong to the words of the text."""
     if isinstance(model.layers, SubwordEncoder):
         assert reading.subwords is not None
         first, words = reading.subwords.first, reading.keys.shape[1]

@@ -50,7 +50,7 @@ class LabelsJob(DataSetJob[ModelT, DataT], Generic[ModelT, DataT]):
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # that of its data
-        """What has a label."""
+        """The unit that has a label."""
         return self.data_set.unit
 
     @property

@@ -85,7 +85,7 @@ class Pipeline(ABC):
         return inspected.inspect(texts[0] if count == 1 else texts[:count], *texts[count:], **options)
 
     def score_json(self, text: Any) -> Any:
-        """What `score` finds in a text, or a list of `num_scored` texts, as JSON values, as the server writes it."""
+        """The answer of `score` for a text, or a list of `num_scored` texts, as JSON values for the server."""
         scored: Any = self
         return scores_json(scored.score(text))
 
@@ -99,7 +99,7 @@ class Pipeline(ABC):
         return ""
 
     def lacking(self, *, least: int = 0) -> str:
-        """What the texts so far have that the model does not know, in one line; "" if it is little, or before `least`
+        """A line about what the texts so far have that the model does not know; "" if it is little, or before `least`
         words.
         """
         return ""

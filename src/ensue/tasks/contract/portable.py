@@ -40,12 +40,12 @@ class Portable:
     """The parts of an exported model."""
 
     model: nn.Module
-    """What the functions are given: the model, or one that has more inside."""
+    """The model that the functions are given, or one that has more inside."""
     functions: tuple[PortableFunction, ...]
     programs: tuple[str, ...]
     """The program that uses it, and those beside it that it imports. They bring their modules of ensue."""
     settings: Mapping[str, Any]
-    """What that program reads, as JSON values."""
+    """The settings that this program reads, as JSON values."""
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)
     """The tokenizers, by the names of their files."""
 

@@ -33,7 +33,7 @@ def scores_json(scores: Iterable[TokenScore]) -> dict[str, Any]:
 
 
 class Scorer(Protocol):
-    """What scores the tokens of texts in pieces."""
+    """A scorer of the tokens of texts in pieces."""
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token."""

@@ -137,7 +137,7 @@ class FramePredictionPipeline(FramesPipeline):
                 yield NextFrame(one.name, mean, deviation)
 
     def inspect(self, series: Any) -> Inspection:
-        """What happens in the model with a series, as numbers and as a page: what it expected of each frame, and what
+        """Look into the model with a series, as numbers and as a page: what it expected of each frame, and what
         each costs. `series` is the path of a file that has one, or as for `predict`.
         """
         shown = self.series_view(self.only(series))

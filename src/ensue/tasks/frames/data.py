@@ -141,7 +141,7 @@ class SeriesData(DataSet[LabeledSeries]):
         return LabeledSeries(FrameRows.of(frames), labels, groups)
 
     def seen(self) -> FramesSeen:
-        """What the training data have alike."""
+        """The shape and the statistics of the training data."""
         assert self.shape is not None
         return FramesSeen.of(self.shape, self.split.train.rows, normalize=self.recipe.features.normalize == "training")
 

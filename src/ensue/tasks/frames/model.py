@@ -33,7 +33,7 @@ class FramesContent(Content):
 
 @dataclass(frozen=True)
 class FramesSeen:
-    """What the frames of the training data have alike, and the `mean` and `deviation` of each of their features."""
+    """The shape of the frames of the training data, and the `mean` and `deviation` of each of their features."""
 
     shape: Shape
     mean: tuple[float, ...]
@@ -41,7 +41,7 @@ class FramesSeen:
 
     @classmethod
     def of(cls, shape: Shape, rows: FrameRows, *, normalize: bool) -> Self:
-        """Those of the training data; without `normalize` 0 and 1, by which nothing changes."""
+        """Shape and statistics of the training data; without `normalize` 0 and 1, by which nothing changes."""
         if not normalize:
             return cls(shape, (0.0,) * shape.width, (1.0,) * shape.width)
         mean, deviation = moments([rows.values])
@@ -67,7 +67,7 @@ class FramesSeen:
 
 @dataclass(frozen=True)
 class FrameParts(ModelParts):
-    """What a model of frames is built from."""
+    """The parts that a model of frames is built from."""
 
     seen: FramesSeen
 
@@ -85,7 +85,7 @@ class FrameParts(ModelParts):
 
 @dataclass(frozen=True)
 class LabeledFrameParts(FrameParts):
-    """What a model that gives labels to frames is built from."""
+    """The parts that a model that labels frames is built from."""
 
     labels: Any
 
@@ -94,7 +94,7 @@ class LabeledFrameParts(FrameParts):
 
 
 def read_frames_seen(run: RunDirectory) -> FramesSeen:
-    """What the frames of a run have alike. Raises RunError if its file is damaged."""
+    """The shape and the statistics of the frames of a run. Raises RunError if their file is damaged."""
     seen = run.read_json("frames.json", FramesContent, FramesSeen.from_json)
     recipe: Any = run.recipe
     if seen.shape.is_sound and seen.shape.width != recipe.features.bands:

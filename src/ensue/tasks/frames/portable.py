@@ -37,7 +37,7 @@ class PortableFrames:
         return values
 
     def settings(self) -> dict[str, Any]:
-        """What the program needs to read files."""
+        """The settings with which the program reads files."""
         shape, reading = self.pipeline.seen.shape, self.pipeline.recipe.reading()
         return {"shape": shape._asdict(), "reading": {**reading._asdict(), "sound": reading.sound._asdict()}}
 

@@ -32,7 +32,7 @@ class FramesData(DividedData):
     separator: str = ""
     """The character between several labels; empty: a series has one label."""
     missing: Literal["refuse", "mean"] = "refuse"
-    """What is done with missing values: refuse: they are a mistake; mean: they are read as the mean of the feature."""
+    """Missing values: refuse: they are a mistake; mean: they are read as the mean of the feature."""
 
 
 class FramesTrain(TrainRecipe):

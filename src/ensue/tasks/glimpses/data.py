@@ -84,7 +84,7 @@ def read_images(
     model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int,
     ways: Ways = MEANS,
 ) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
-    """What the model reads in images, at most so many symbols, and the surprisal of their captions with the stop."""
+    """The symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
     targets = targets_of(labels, captions)
     batches = np.split(np.arange(len(rows)), range(READ_ROWS, len(rows), READ_ROWS))
     for found in spread(lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches):

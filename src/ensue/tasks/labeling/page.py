@@ -37,7 +37,7 @@ NEXT_BEST = 3
 def inspect_sentence(
     model: Tagger, read: ReadWords, labels: Labels, surface: Surface, facts: Mapping[str, str]
 ) -> Inspection:
-    """What happens in a tagger with a sentence as it was read; `facts` are those of the model."""
+    """The page of a tagger with a sentence as it was read; `facts` are those of the model."""
     view = view_tagger(model, read, labels.tags.symbols, num_words=MOST_WORDS)
     shown = _labeled(labels, view, surface)
     colors = {mark.label: color_of(mark.label) for mark in shown.marks}

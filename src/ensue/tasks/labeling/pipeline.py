@@ -113,7 +113,7 @@ class LabelingPipeline(WordPipeline):
         yield from self.predict_json(texts) if self.recipe.data.context_words else super().each_json(texts)
 
     def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
-        """What happens in the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
+        """Look into the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
         words.
 
         A model that reads other columns needs a `Sentence` that has them. Raises EnsueError for a text without words,

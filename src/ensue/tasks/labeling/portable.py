@@ -61,5 +61,5 @@ def _halves(lengths: Tensor) -> dict[str, Tensor]:
 
 
 def tag_settings(labels: Labels) -> dict[str, Any]:
-    """What a program needs to write tags as labels."""
+    """The settings with which a program writes tags as labels."""
     return {"tags": list(labels.tags.symbols), "labels": labels.to_json()}

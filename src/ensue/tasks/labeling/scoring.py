@@ -29,7 +29,7 @@ def scores_of(labels: Labels, answers: Iterable[Judged]) -> LabelingScores:
 
 
 def items_of(labels: Labels, answers: Iterable[Judged], unit: str) -> ScoredItems:
-    """The same scores by their items, for a test of differences."""
+    """The items of these scores, for a test of differences."""
     rows, spans = ItemRows(), labels.has_spans
     for right, said in answers:
         rows.append((*right_tokens(right, said), *(right_spans(right, said) if spans else ())))

@@ -1,4 +1,4 @@
-"""What happens in a tagger with a sentence, in numbers: scores, paths, probabilities, effects of the parts of words.
+"""The inside of a tagger of sentences, in numbers: scores, paths, probabilities, effects of the parts of words.
 
 `page.py` draws it.
 """
@@ -52,7 +52,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class TagsView:
-    """What a tagger of words or of frames decides. `emissions` and `marginals` are (T, K), `path` (T,)."""
+    """The decisions of a tagger of words or of frames. `emissions` and `marginals` are (T, K), `path` (T,)."""
 
     tags: tuple[str, ...]
     emissions: NDArray[np.float32]
@@ -103,7 +103,7 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
 
 @torch.inference_mode()
 def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]) -> TagsView:
-    """What follows from features (1, T, d) and emissions (1, T, K)."""
+    """The view of features (1, T, d) and emissions (1, T, K)."""
     scores, tables = _chain(model.head, emissions)
     return TagsView(
         tags=tags,

@@ -134,7 +134,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         yield [decoder.flush() for decoder in decoders]
 
     def decoder_after(self, prompt: list[int]) -> Decoder:
-        """What turns the ids that follow `prompt` into text, one by one."""
+        """The decoder that turns the ids that follow `prompt` into text, one by one."""
         decoder = self.tokenizer.decoder()
         for id in prompt[-1:]:  # the blank between two words depends on the word before
             decoder.feed(id)
@@ -182,7 +182,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
                     yield TokenScore(self.tokenizer.symbol(id), surprisal)
 
     def inspect(self, text: str, *, at: int | None = None, token: str | None = None, off: str = "") -> Inspection:
-        """What happens in the model while it reads a text: what it expected, its units, its attention.
+        """Look into the model while it reads a text: what it expected, its units, its attention.
 
         The numbers of a long text are those of its first tokens. With `at` it says why token number `at` was expected,
         from 1 on (0: the one behind the text), or `token` in its place. It says what changes if the units `off` are

@@ -21,7 +21,7 @@ LEAST = 1e-30
 
 
 def asks_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
-    """What may be asked, with what was asked."""
+    """The section with the questions that may be asked, and those that were."""
     found, size = view.explanation, len(view.tokens)
     stands = None if found is None else [*view.ids, view.predictions.ids[-1, 0]][found.place]
     numbers = {
@@ -34,7 +34,7 @@ def asks_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
 
 
 def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Section]:
-    """What the tokens before a place give; none if nobody asked."""
+    """The section of what the tokens before a place give; none if nobody asked."""
     found = view.explanation
     if found is None:
         return []
@@ -99,7 +99,7 @@ def _rows(view: LanguageView, found: Explanation) -> list[dict[str, Any]]:
 
 
 def switched_off_section(view: LanguageView) -> list[Section]:
-    """What changes without the units that are off; none if there are none."""
+    """The section of what changes without the units that are off; none if there are none."""
     if view.predictions_without is None:
         return []
     before, after = view.predictions.surprisals[:-1], view.predictions_without.surprisals[:-1]

@@ -1,4 +1,4 @@
-"""What happens in a language model with a text, in numbers: what it expected and why, its units, its attention.
+"""The inside of a language model that reads a text, in numbers: what it expected and why, its units, its attention.
 
 `page.py` draws it.
 """
@@ -124,7 +124,7 @@ def _meant(asked: Asked, ids: NDArray[np.int64], predictions: Predictions) -> tu
 
 
 class _Reading(NamedTuple):
-    """What the head reads (N, d), and the values (N, d) at each tap, at N positions."""
+    """The vectors that the head reads (N, d), and the values (N, d) at each tap, at N positions."""
 
     h: Tensor
     values: dict[str, NDArray[np.float32]]

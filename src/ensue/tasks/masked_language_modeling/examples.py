@@ -33,7 +33,7 @@ def frame_of(coder: MaskedTokenizer) -> Frame:
 
 
 def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> Masking:
-    """What is hidden."""
+    """The masking of this recipe."""
     table = recipe.masking
     can_hide = np.zeros(coder.vocabulary_size, bool)
     can_hide[coder.text_ids] = True

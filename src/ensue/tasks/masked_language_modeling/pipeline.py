@@ -88,7 +88,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
         return cls(directory.model(device), parts.coder, recipe, run=directory.path)
 
     def with_search(self, *, n_best: int) -> Self:
-        """The same model, which says so many tokens for each mask."""
+        """This model with so many tokens for each mask."""
         check_whole("n_best", n_best, 1, MOST_FILLS)
         other = copy.copy(self)
         other.n_best = n_best
@@ -129,7 +129,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
         return answer.text
 
     def inspect(self, text: str) -> Inspection:
-        """What happens in the model with a text, in which `[MASK]` may stand: what it expects at each token that is
+        """Look into the model with a text, in which `[MASK]` may stand: what it expects at each token that is
         hidden alone, and its attention.
 
         The numbers of a long text are those of its first tokens. Raises EnsueError for a text without tokens.

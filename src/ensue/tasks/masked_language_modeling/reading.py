@@ -85,7 +85,7 @@ def _read(
 def _read_apart(
     model: MaskedLanguageModel, coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], layers: Sequence[int]
 ) -> list[Vectors]:
-    """The same without padding, the tokens of all windows one after another."""
+    """The vectors without padding, the tokens of all windows one after another."""
     rows = [coder.framed(piece) for piece in pieces]
     lengths = [len(row) for row in rows]
     found = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)

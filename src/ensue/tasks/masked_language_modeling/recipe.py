@@ -28,7 +28,7 @@ class WordPieceTable(TokenizerRecipe):
     """The table `[tokenizer]` of a masked language model."""
 
     kind: Literal["wordpiece", "bpe", "published"] = "wordpiece"
-    """What a token is; published: that of an imported model, which no other kind can be, and which is not trained."""
+    """The kind of token; published: that of an imported model, which no other kind can be, and which is not trained."""
     lowercase: bool = True
     """Whether all text is lowered first; WordPiece then drops accents too."""
 

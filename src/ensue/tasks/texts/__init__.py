@@ -1,1 +1,1 @@
-"""What reads texts: tokenizers and corpora, how a language model reads words, and surprisals."""
+"""Reading texts: tokenizers and corpora, how a language model reads words, and surprisals."""

@@ -1,4 +1,4 @@
-"""What a model takes from another run of its task, from whose weights it begins: layers, and the rows of symbols."""
+"""The parts that a model takes from the run of its task from which it begins: layers, and the rows of symbols."""
 
 from __future__ import annotations
 

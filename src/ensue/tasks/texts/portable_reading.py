@@ -38,12 +38,12 @@ class PortableReading(ABC):
     @property
     @abstractmethod
     def programs(self) -> tuple[str, ...]:
-        """What a program imports to make the inputs."""
+        """The modules that a program imports to make the inputs."""
 
     @property
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What that program needs."""
+        """The settings that these modules read."""
 
     @abstractmethod
     def window_inputs(self) -> dict[str, TensorForm]:
@@ -58,7 +58,7 @@ class PortableReading(ABC):
         """The vectors (W, S, d) of pieces in each layer."""
 
     def named(self, number: int) -> Self:
-        """The same as the one of this number, from 0 on, in a graph."""
+        """This reading as the one of this number, from 0 on, in a graph."""
         return replace(self, prefix=f"{number + 1}." if number else "")
 
     @property
@@ -67,7 +67,7 @@ class PortableReading(ABC):
         return f"{self.prefix}tokenizer.json"
 
     def inputs(self, suffixes: Sequence[str], *, time: str = "time") -> dict[str, TensorForm]:
-        """What a graph is given, for texts with these suffixes of names: one, or the two of a pair. `time` is the word
+        """The inputs of a graph, for texts with these suffixes of names: one, or the two of a pair. `time` is the word
         for the number of their words.
         """
         found = self.window_inputs()

@@ -1,1 +1,1 @@
-"""What gives vectors of texts and of words, in sentences and alone."""
+"""Vectors of texts and of words, in sentences and alone."""

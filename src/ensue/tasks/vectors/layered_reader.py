@@ -43,7 +43,7 @@ class LayeredPipeline(ContextualPipeline):
     @property
     @abstractmethod
     def layered_reader(self) -> LayeredReader:
-        """What reads a text."""
+        """The reader of texts."""
 
     @property
     def num_layers(self) -> int:

@@ -63,7 +63,7 @@ class WordVectorsJob(Job[Any]):
         )
 
     def _sense_coder(self, recipe: WordVectorsRecipe, source: TextSource) -> SenseCoder:
-        """What reads the text as senses of words, by the vectors of the run from which this one begins."""
+        """The coder that reads the text as senses of words, by the vectors of the run from which this one begins."""
         (origin,) = self.origins
         if origin.run.recipe.task != recipe.task:
             raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")

@@ -40,7 +40,7 @@ class SampledVectorsTable(StaticVectorsTable):
     """The table `[vectors]` of vectors that are trained by negative sampling."""
 
     kind: Literal["cbow", "skip-gram"]  # type: ignore[assignment]  # in place of "static"
-    """What predicts what: cbow: the mean of the context its word; skip-gram: a word each word of its context."""
+    """The prediction: cbow: of a word by its context; skip-gram: of each word of the context by the word."""
     window: Window = 5
     """Words of the context on each side, at most; the number is drawn for each word, from 1 on."""
     negatives: Annotated[int, Field(ge=1, le=100)] = 5
@@ -69,7 +69,7 @@ class WordsTable(TokenizerRecipe):
     """The table `[tokenizer]` of word vectors."""
 
     kind: Literal["words"] = "words"
-    """What a token is."""
+    """The kind of token."""
     min_count: Count = 5
     """Rarer words have no vector, and do not count as context."""
     splitter: Literal["whitespace", "simple"] = "simple"

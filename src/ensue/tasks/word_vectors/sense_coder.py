@@ -56,7 +56,7 @@ class SenseCoder:
         return WordTokenizer(vocabulary, splitter=tokenizer.splitter, lowercase=tokenizer.lowercase)
 
     def to_json(self) -> dict[str, Any]:
-        """What the ids depend on."""
+        """The values on which the ids depend."""
         senses = self.senses
         parts = (senses.around.weighted, senses.ids, senses.centers, senses.counts)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
@@ -67,7 +67,7 @@ def sense_coder(
     source: TextSource, tokenizer: WordTokenizer, vectors: Reals, settings: SensesTable, *, subsample: float,
     across_lines: bool, seed: int,
 ) -> SenseCoder:  # fmt: skip
-    """What reads a text as senses of words, which are clusters of their uses in `source`; `vectors` (V, d) tell uses
+    """A coder of texts as senses of words, which are clusters of their uses in `source`; `vectors` (V, d) tell uses
     apart.
     """
     tokens = tokenize(source, tokenizer)

@@ -28,7 +28,7 @@ LARGEST = 65504.0
 
 
 class OriginVectors:
-    """What is taken from a run: its `layers`, and the pooling of subwords."""
+    """The vectors that are taken from a run: its `layers`, and the pooling of subwords."""
 
     def __init__(self, origin: Origin, pipeline: ContextualPipeline, layers: tuple[int, ...], pooling: str) -> None:
         self.origin, self.pipeline, self.layers, self.pooling = origin, pipeline, layers, pooling
@@ -85,19 +85,19 @@ class ContextualFeatures:
 
     @classmethod
     def of(cls, features: ContextualSpecification, origins: Sequence[Origin], device: torch.device) -> Self:
-        """Those of a recipe. Raises RecipeError for a run that has no such vectors, or a layer that it has not."""
+        """The vectors that a recipe names. Raises RecipeError for a run that has none, or a layer that it has not."""
         by_path = {origin.path: origin for origin in origins}
         return cls(_origin_vectors(by_path[path], features, device) for path in features.contextual)
 
     @classmethod
     def within(cls, run: RunDirectory, device: torch.device) -> Self:
-        """Those inside of a run of a model that reads words."""
+        """The vectors inside of a run of a model that reads words."""
         recipe: Any = run.recipe
         return cls.of(recipe.features, origins_in(run), device)
 
     @property
     def shapes(self) -> tuple[LayersShape, ...]:
-        """What each gives."""
+        """The shape of each origin's layers."""
         return tuple(origin.shape for origin in self.origins)
 
     def awaited(self, words: Ragged, forms: Sequence[str]) -> tuple[LayersOfTexts, ...]:

@@ -40,7 +40,7 @@ class LayersOfTexts(ABC):
 
     @abstractmethod
     def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
-        """Those of some texts side by side (B, T, L, d), with zeros where there is no word, as wide as all of `among`
+        """The vectors of texts side by side (B, T, L, d), with zeros where there is no word, as wide as all of `among`
         (None: of these).
         """
 

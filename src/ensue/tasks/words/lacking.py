@@ -1,4 +1,4 @@
-"""What texts in use have that the training data do not have: words without a vector, new characters, new values."""
+"""Parts of texts in use that the training data lack: words without a vector, new characters, new values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lacking:
             self._all[what] += words
 
     def line(self, *, few: float = FEW, least: int = 0) -> str:
-        """What more than a few percent of the words lack, in one line; "" if there is nothing to say, or before `least`
+        """A line about what more than a few percent of the words lack; "" if nothing is to be said, or before `least`
         words.
         """
         with self._lock:

@@ -51,8 +51,8 @@ class LexiconContent(Vocabulary):
 
 @dataclass(frozen=True)
 class WordParts(ModelParts):
-    """What a model that reads words is built from. `pretrained` are the vectors of the lexicon's words that have
-    one, (V, d), `contextual` the shapes of the layers of other models.
+    """The parts that a model that reads words is built from. `pretrained` are vectors of the words of the lexicon that
+    have one, (V, d), `contextual` the shapes of the layers of other models.
     """
 
     lexicon: Lexicon

@@ -55,7 +55,7 @@ class WordPipeline(Predictor):
         return self._splitter
 
     def with_splitter(self, splitter: str) -> Self:
-        """The same model with another splitter."""
+        """This model with another splitter."""
         check_type("the splitter", splitter, str, "its name")
         other = copy(self)
         other._splitter = splitter

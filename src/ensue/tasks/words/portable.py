@@ -47,7 +47,7 @@ class PortableWords:
 
     @property
     def readings(self) -> list[PortableReading]:
-        """Those of the encoder, and of features."""
+        """The readings of the encoder, and of features."""
         return ([] if self.tuned is None else [self.tuned]) + self.origins.readings
 
     @property
@@ -57,7 +57,7 @@ class PortableWords:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """What the program imports."""
+        """The modules that the program imports."""
         return ("words", *programs_of(self.readings))
 
     @property
@@ -112,7 +112,7 @@ class PortableWords:
         return x
 
     def slots(self, both: WithOrigins, given: Mapping[str, Tensor]) -> Tensor:
-        """What tuned layers give (B, T, d) for words, and if the texts have vectors of their own for these too."""
+        """The vectors of words by tuned layers (B, T, d), and of the texts, if these have vectors of their own."""
         assert self.tuned is not None
         (h,) = self.tuned.read(both.model, given)
         words = self.tuned.of_words(h, given)
@@ -124,7 +124,7 @@ class PortableWords:
         return sum(others, first)
 
     def settings(self) -> dict[str, Any]:
-        """What the program needs to turn texts into numbers."""
+        """The settings with which the program turns texts into numbers."""
         lexicon, reader = self.pipeline.reader.lexicon.to_json(), self.pipeline.subwords
         if not {"words", "keys"} & self.forms.keys():
             lexicon["words"] = [UNKNOWN]

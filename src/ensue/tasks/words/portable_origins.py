@@ -24,7 +24,7 @@ class WithOrigins(nn.Module):
 
 
 class PortableOrigins:
-    """What a graph is given for the layers of other runs, and the features that it makes of them. `before` readings of
+    """The inputs of a graph for the layers of other runs, and the features that it makes of them. `before` readings of
     subwords have names already.
     """
 
@@ -56,7 +56,7 @@ def reading_samples(readings: Sequence[PortableReading], batch: int, lengths: Ma
 
 
 def programs_of(readings: Sequence[PortableReading]) -> list[str]:
-    """What makes the inputs, each once."""
+    """The modules that make the inputs, each once."""
     return list(dict.fromkeys(name for reading in readings for name in reading.programs))
 
 

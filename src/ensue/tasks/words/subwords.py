@@ -40,7 +40,7 @@ class SubwordReader:
 
     def __init__(self, framing: Framing, *, pooling: str, whole: bool, with_blanks: bool = False) -> None:
         self.blanks = framing.first if with_blanks else None
-        """What the words of a text are to have before the first one; None if they come without blanks."""
+        """The blanks that the words of a text have before the first one; None if they come without blanks."""
         if with_blanks:
             framing = replace(framing, first="", blank="")
         if framing.is_causal and not whole:

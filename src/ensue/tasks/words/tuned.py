@@ -30,7 +30,7 @@ class Tuned:
     encoder: OriginEncoder
     framing: Framing
     before: Tuned | None = None
-    """What the layers of that run began from, if it is itself a tagger or a classifier with tuned layers."""
+    """The origin of that run's layers, if it is itself a tagger or a classifier with tuned layers."""
 
     @classmethod
     def of(cls, encoder: Any, origins: Sequence[Origin]) -> Self | None:
