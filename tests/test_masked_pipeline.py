@@ -13,7 +13,7 @@ from ensue.data.word_uses import WordUse
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.tasks.masked_language_modeling import reading
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
-from ensue.tasks.texts.windows import text_windows
+from ensue.tasks.texts.framing import text_windows
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import assert_refused, kept, run_tiny, some_slow
 from training.tiny_masked import PAIRS, masked_recipe, paragraphs

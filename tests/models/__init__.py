@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from ensue.data.compact_texts import StringColumn, Texts
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.models.word_features import Words
-from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.tasks.words.data import EncodedTexts
 from ensue.text.lexicon import Lexicon
 from layer_tables import layer_tables
 

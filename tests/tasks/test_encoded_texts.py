@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ensue.data.compact_texts import StringColumn, Texts
 from ensue.models.word_features import Words
-from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.tasks.words.data import EncodedTexts
 from ensue.text.lexicon import Lexicon
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from ensue.models.specification import Tokens
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.vectors import layered_reader
+from ensue.tasks.vectors import contextual
 from ensue.tasks.vectors.contextual import ContextualPipeline
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
@@ -106,7 +106,7 @@ def test_no_sentence_depends_on_another(
     together = pipeline.layers_of_words(sentences)
     shapes = [(pipeline.num_layers, len(words), pipeline.d_layers) for words in sentences]
     assert [vectors.shape for vectors in together] == shapes
-    monkeypatch.setattr(layered_reader, "CALL_TOKENS", 20)
+    monkeypatch.setattr(contextual, "CALL_TOKENS", 20)
     for words, vectors in zip(sentences, together, strict=True):
         np.testing.assert_allclose(pipeline.layers_of_words([words])[0], vectors, atol=1e-5)
         empty = [not word.strip() for word in words]

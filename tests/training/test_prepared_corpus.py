@@ -8,8 +8,7 @@ import pytest
 
 from ensue.errors import DataError, RecipeError
 from ensue.recipe import Recipe, read_recipe
-from ensue.tasks.texts.corpus import read_corpus, training_characters
-from ensue.tasks.texts.preparation import prepare_corpus
+from ensue.tasks.texts.corpus import prepare_corpus, read_corpus, training_characters
 from training.tiny import assert_refused, kept, run_tiny, tiny_recipe, words
 from training.tiny_masked import masked_recipe
 from training.tiny_texts import classifying, without_pictures

@@ -41,7 +41,7 @@ def prepare(
         raise EnsueError("which recipe? `ensue recipes` lists them; only --check needs none")
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid)
     with importing_torch():
-        from ensue.tasks.texts.preparation import prepare_corpus
+        from ensue.tasks.texts.corpus import prepare_corpus
 
     prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, say=say)
     say(f"{out} is complete; try\n  ensue train {quoted(recipe)} --train {quoted(out)} --out run")

@@ -18,7 +18,7 @@ from ensue.data.sources import TextSource
 from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel, BothWays
 from ensue.models.modules import device_of
 from ensue.models.word_specification import CharacterWords, WordInput
-from ensue.tasks.texts.windows import batches_by_length
+from ensue.tasks.texts.framing import batches_by_length
 from ensue.tasks.vectors.text_vectors import Vectors
 from ensue.text.word_characters import BOUNDARIES, PADDING, word_characters
 from ensue.text.words import WordTokenizer

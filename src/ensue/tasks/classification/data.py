@@ -22,9 +22,8 @@ from ensue.tasks.classification.task import ClassifiedFrames, ClassifiedTexts
 from ensue.tasks.classification.texts import TextReader, describe_reading, document_source, subword_reader
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
-from ensue.tasks.words.data import WordsData
-from ensue.tasks.words.encoded_texts import EncodedTexts
-from ensue.tasks.words.pretrained import d_vectors, with_vectors
+from ensue.tasks.words.data import EncodedTexts, WordsData
+from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes
 

@@ -25,7 +25,7 @@ from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.frames.data import frames_of
-from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.tasks.words.data import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes

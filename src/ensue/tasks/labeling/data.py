@@ -23,9 +23,8 @@ from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.labeling.decoding import Contexts, LabeledTexts, TaggedFrames
 from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
-from ensue.tasks.words.data import WordsData
-from ensue.tasks.words.encoded_texts import EncodedTexts
-from ensue.tasks.words.pretrained import d_vectors, with_vectors
+from ensue.tasks.words.data import EncodedTexts, WordsData
+from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector

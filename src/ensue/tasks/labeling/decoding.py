@@ -21,7 +21,7 @@ from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.frames.data import frames_of
-from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
+from ensue.tasks.words.data import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
 

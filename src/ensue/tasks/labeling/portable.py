@@ -10,8 +10,7 @@ from torch import Tensor
 from ensue.models.subword_encoder import beside
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of
 from ensue.tasks.words.pipeline import WordPipeline
-from ensue.tasks.words.portable import PortableWords
-from ensue.tasks.words.portable_origins import WithOrigins
+from ensue.tasks.words.portable import PortableWords, WithOrigins
 from ensue.text.labels import Labels
 
 SENTENCES = {

@@ -38,7 +38,7 @@ from ensue.tasks.texts.scoring import (
     describe_protocol,
     read,
 )
-from ensue.tasks.vectors.layered_reader import LayeredPipeline, LayeredReader
+from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
 

@@ -18,7 +18,7 @@ from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.models.prompts import padded
-from ensue.tasks.texts.windows import TextWindow, batches_by_length, text_windows
+from ensue.tasks.texts.framing import TextWindow, batches_by_length, text_windows
 from ensue.tasks.vectors.text_vectors import Vectors
 from ensue.text.masked_tokens import MaskedTokenizer
 

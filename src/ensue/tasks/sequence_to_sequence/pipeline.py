@@ -34,7 +34,7 @@ from ensue.tasks.sequence_to_sequence.sources import MOST_READ, Sources, check_l
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.vectors.layered_reader import LayeredPipeline, LayeredReader
+from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 
 

@@ -23,7 +23,7 @@ from ensue.tasks.sequence_to_sequence.sources import most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.portable_origins import (
+from ensue.tasks.words.portable import (
     PortableOrigins,
     WithOrigins,
     programs_of,

@@ -1,21 +1,31 @@
-"""The data set of a tagger or classifier of words: pretrained vectors, the lexicon, and the layers of other runs."""
+"""The data set of a tagger or classifier of words: pretrained vectors, the lexicon, and the layers of other runs.
+
+Its texts are numbers: their distinct words are encoded once, and batches are made of any texts (`EncodedTexts`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar, cast
+from copy import copy
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.build_text import build_lexicon
 from ensue.models.subword_encoder import SubwordEncoder
+from ensue.models.word_features import EncodedForms, Words
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.data_set import DataSet
 from ensue.tasks.contract.labels_job import LabeledData
+from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.pretrained import pretrained_vectors
+from ensue.tasks.words.kept_vectors import LayersOfTexts
+from ensue.tasks.words.model import pretrained_vectors
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.tuned import Tuned
 from ensue.text.lexicon import Lexicon
@@ -62,3 +72,68 @@ class WordsData(DataSet[DataT], Generic[DataT]):
             return {}
         layers = cast("SubwordEncoder", model.get_submodule("layers"))
         return {f"layers.{name}": rows for name, rows in self.tuned.inherit(layers).items()}
+
+
+class EncodedTexts:
+    """Texts as numbers. `words` are rows of numbers of `forms`; `columns` has a `Ragged` of values for each other
+    column.
+    """
+
+    def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
+        self.values = texts.words.values
+        self.forms = lexicon.encode(self.values)
+        self.words = Ragged(texts.words.ids, texts.starts)
+        self.columns = []
+        for name in lexicon.columns:
+            column = (columns or {})[name]
+            self.columns.append(Ragged(lexicon.encode_column(name, column.values)[column.ids], texts.starts))
+
+    contextual: tuple[LayersOfTexts, ...] = ()
+    """Their words in the layers of other models."""
+
+    def with_contextual(self, features: ContextualFeatures) -> Self:
+        """The texts with their words in the layers of other models, which are awaited."""
+        other = copy(self)
+        other.contextual = features.awaited(self.words, self.values)
+        return other
+
+    def joined(self, firsts: NDArray[np.int64]) -> Self:
+        """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
+        other = copy(self)
+        other.words, other.columns = self.words.joined(firsts), [column.joined(firsts) for column in self.columns]
+        return other
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
+        """The batch of the texts in these rows, cut; its forms are those of all."""
+        own, padded = cut.of(rows), self.words.padded(rows)
+        mask = self.words.mask(own, among=rows)
+        forms, inverse = np.unique(padded, return_inverse=True)
+        numbers = cut.of(inverse.reshape(padded.shape))
+        return Words(
+            forms=EncodedForms.of(self.forms.select(forms), device),
+            numbers=on_device(numbers, device),
+            columns=on_device(stacked(self.columns, own, numbers.shape, among=rows), device),
+            mask=None if mask is None else on_device(mask, device),
+            contextual=tuple(part.batch(rows, device, cut) for part in self.contextual),
+        )
+
+    def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The keys of the words of some of the texts side by side (B, T), 0 where there is none."""
+        real, keys = self.words.mask(rows), self.forms.keys[self.words.padded(rows)]
+        return keys if real is None else np.where(real, keys, 0)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def stacked(
+    columns: list[Ragged],
+    rows: NDArray[np.int64],
+    shape: tuple[int, ...],
+    *,
+    among: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """The columns' values (B, T, C), as wide as all rows of `among`."""
+    if not columns:
+        return np.zeros((*shape, 0), np.int64)
+    return np.stack([column.padded(rows, among=among) for column in columns], axis=-1)

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 from subwords import loaded
 
-from ensue.tasks.texts.windows import text_windows
+from ensue.tasks.texts.framing import text_windows
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
