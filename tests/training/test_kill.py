@@ -1,6 +1,7 @@
 """Real processes that end at any moment: `kill -9` and Ctrl-C, then --resume, then the same bits."""
 
 import glob
+import os
 import random
 import re
 import shlex
@@ -55,11 +56,19 @@ def wait_for(run: Forked, words: str) -> None:
 
 
 def kill_while_it_writes(running: Forked, run: Path) -> None:
-    """Kill it in the middle of a checkpoint, or after five seconds."""
-    deadline = time.monotonic() + 5
+    """Kill it in the middle of a checkpoint, or after half a minute.
+
+    It is stopped before the second look, so that it cannot finish the checkpoint between the look and the end.
+    """
+    partial = str(run / "checkpoints/.step-*.partial/*")  # Path.glob raises where a folder goes while it looks
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline and running.process.is_alive():
-        if glob.glob(str(run / "checkpoints/.step-*.partial/*")):  # Path.glob raises where a folder goes while it looks
-            break
+        if glob.glob(partial):
+            running.signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, running.process.pid or 0, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if glob.glob(partial):
+                break
+            running.signal(signal.SIGCONT)
     running.process.kill()
 
 
