@@ -15,7 +15,7 @@ from ensue.library import load
 from ensue.metrics.language import LanguageScores
 from ensue.models.build_text import build_language_model
 from ensue.models.specification import describe_encoder
-from ensue.tasks.contract.token_scores import TokenScore
+from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.texts.scoring import TextScorer
 from ensue.text.tokenizers import train_tokenizer
@@ -121,6 +121,22 @@ def test_scores_are_surprisals() -> None:
     assert token.nats == pytest.approx(-float(logits[0, 0].log_softmax(-1)[int(pipeline.tokenizer.encode("T")[0])]))
     assert pipeline.score("") == []
     assert repr(TokenScore("T", 1.234)) == "'T' 1.23"
+
+
+@pytest.mark.parametrize(("kind", "unknown"), [("words", "Fnord"), ("characters", "Ω"), ("wordpiece", "Ωmega")])
+def test_an_unknown_token_shows_what_the_text_has(kind: str, unknown: str, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(kind, [TEXT], lowercase=True)
+    model = build_language_model(**layers(kind="lstm"), vocabulary_size=tokenizer.vocabulary_size)
+    text = f"The sea was {unknown}."
+    pipeline = LanguagePipeline(model, tokenizer)
+    (found,) = [one for one in pipeline.score(text + " The") if one.text is not None][:1]
+    assert found.text in (unknown, f"{unknown}.")
+    assert found.symbol == tokenizer.symbol(tokenizer.unknown_id or 0)
+    assert [one.text for one in pipeline.score("The sea")] == [None] * len(tokenizer.encode("The sea"))
+    (tmp_path / "text.txt").write_text(text)
+    lines = [line.split("\t") for line in score_lines(pipeline, str(tmp_path / "text.txt"), "utf-8", as_json=False)]
+    assert [line[2] for line in lines if len(line) > 2] == [found.text]
+    assert found.text in [token.get("text") for token in pipeline.score_json(text)["tokens"]]
 
 
 def test_evaluate_sums_the_scores(tmp_path: Path) -> None:

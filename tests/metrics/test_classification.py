@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
+from ensue.metrics.confusion import brief
 
 KEYS = ["accuracy", "macro_f1", "examples", "per_label"]
 LABELS = ["b", "a", "c", "d"]
@@ -104,6 +105,12 @@ def test_of_very_many_labels_the_matrix_has_the_most_frequent() -> None:
         assert (found.confusion[right][right], found.confusion[last][right], found.confusion[last][last]) == (1, 1, 1)
         assert found.per_label.keys() == {"l7", labels[-1], labels[-2], "new"}
         assert len(json.dumps(found.as_json())) < 50_000
+        for label in labels:
+            tally.add([label], np.eye(count)[0], [labels[0]])
+        found = tally.scores()
+        assert (len(found.per_label), len(brief(found.as_json())["per_label"])) == (count + 1, 100)
+        assert brief(found.as_json())["per_label"]["l7"] == found.as_json()["per_label"]["l7"]
+        assert brief(found.as_json()).keys() == found.as_json().keys()
     several = ClassificationTally(labels, multiple=True).scores()
     assert (several.labels, several.confusion) == (labels, None)
 

@@ -4,51 +4,53 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, overall, share, weighted_f1
-from ensue.metrics.scores import Scores
+from ensue.metrics.confusion import (
+    MOST_LABELS,
+    LabelsScores,
+    label_scores,
+    macro_f1,
+    most_supported,
+    overall,
+    share,
+    weighted_f1,
+)
 
 BINS = 15
 MOST_UNKNOWN = 50
 """The most unknown labels in the confusion matrix, since data of another kind may have thousands."""
-MOST_CONFUSED = 100
-"""The most labels of the model with which the matrix has all; of more labels it has only so many."""
 _EDGES = np.arange(1, BINS) / BINS
 
 
 @dataclass(frozen=True)
-class ClassificationScores(Scores):
-    """The scores of a classifier: shares from 0 to 1, and counts.
+class ClassificationScores(LabelsScores):
+    """The scores of a classifier, and counts.
 
-    `accuracy` is the share of texts with exactly the right labels. `macro_f1` and `weighted_f1` are means over the
-    labels of `per_label`, which are those that were right or predicted at least once. `micro_f1` is over all labels
-    together. `confusion[i][j]` counts the texts with `labels[i]` for which `labels[j]` was predicted; it is None if a
-    text may have several labels. `unknown_labels` counts right labels that the model does not have; `labels` ends with
-    the most frequent of them. If the model has more than 100 labels, `labels` are the 100 that are right most often.
+    `accuracy` is the share of texts with exactly the right labels. `weighted_f1` is a mean over the labels of
+    `per_label`, and `micro_f1` is over all labels together. `confusion[i][j]` counts the texts with `labels[i]` for
+    which `labels[j]` was predicted; it is None if a text may have several labels. `labels` ends with the most frequent
+    labels that the model does not have. If the model has more than 100 labels, `labels` are the 100 that are right most
+    often.
     """
 
-    accuracy: float
-    macro_f1: float
     weighted_f1: float
     micro_f1: float
     examples: int
-    per_label: dict[str, LabelScore]
     labels: list[str]
     confusion: list[list[int]] | None
     calibration_error: float
-    unknown_labels: dict[str, int]
 
     def as_json(self) -> dict[str, Any]:
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
             "examples": self.examples,
-            "per_label": {label: asdict(score) for label, score in self.per_label.items()},
+            "per_label": self.per_label_json,
             "weighted_f1": self.weighted_f1,
             "micro_f1": self.micro_f1,
             "calibration_error": self.calibration_error,
@@ -57,9 +59,9 @@ class ClassificationScores(Scores):
             "unknown_labels": self.unknown_labels,
         }
 
-    def summary(self) -> str:
-        name, f1 = ("micro F1", self.micro_f1) if self.confusion is None else ("macro F1", self.macro_f1)
-        return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
+    @property
+    def headline(self) -> tuple[str, float]:
+        return ("micro F1", self.micro_f1) if self.confusion is None else ("macro F1", self.macro_f1)
 
 
 class ClassificationTally:
@@ -110,9 +112,8 @@ class ClassificationTally:
         known = set(self.labels)
         unknown = {label: count for label, count in self._gold.most_common() if label not in known}
         labels = [*self.labels, *list(unknown)[:MOST_UNKNOWN]]
-        if len(self.labels) > MOST_CONFUSED and not self.multiple:
-            frequent = set(sorted(labels, key=lambda label: -self._gold[label])[:MOST_CONFUSED])
-            labels = [label for label in labels if label in frequent]
+        if len(self.labels) > MOST_LABELS and not self.multiple:
+            labels = most_supported(labels, self._gold)
         return ClassificationScores(
             accuracy=share(self._exact, self._examples),
             macro_f1=macro_f1(per_label),

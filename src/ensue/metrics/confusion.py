@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from ensue.metrics.scores import Scores
+
+MOST_LABELS = 100
+"""The most labels in a table that a run keeps of a validation, and in a confusion matrix."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +30,50 @@ class LabelScore:
         """From counts. f1 is `2 precision recall / (precision + recall)`; a share of nothing is 0, as in conlleval."""
         f1 = share(2 * correct, support + predicted)
         return cls(share(correct, predicted), share(correct, support), f1, support, predicted)
+
+
+@dataclass(frozen=True)
+class LabelsScores(Scores):
+    """The scores of a model that gives labels: shares from 0 to 1, by label too.
+
+    `macro_f1` is the mean of the f1 in `per_label`, whose labels were right or predicted at least once.
+    `unknown_labels` counts right labels that the model does not have, the most frequent first.
+    """
+
+    accuracy: float
+    macro_f1: float
+    per_label: dict[str, LabelScore]
+    unknown_labels: dict[str, int]
+
+    @property
+    def per_label_json(self) -> dict[str, dict[str, Any]]:
+        """The scores of each label as JSON values."""
+        return {label: asdict(score) for label, score in self.per_label.items()}
+
+    @property
+    @abstractmethod
+    def headline(self) -> tuple[str, float]:
+        """The name of the second score of the summary, and the score."""
+
+    def summary(self) -> str:
+        name, f1 = self.headline
+        return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
+
+
+def most_supported(labels: Iterable[str], support: Mapping[str, int]) -> list[str]:
+    """The labels, in their order; of more than 100 those that are right most often."""
+    labels = list(labels)
+    kept = set(sorted(labels, key=lambda label: -support[label])[:MOST_LABELS])
+    return [label for label in labels if label in kept]
+
+
+def brief(scores: dict[str, Any]) -> dict[str, Any]:
+    """`as_json` of any scores. Tables of labels have the 100 that are right most often."""
+    if "per_label" not in scores:
+        return scores
+    labels = most_supported(scores["per_label"], {name: one["support"] for name, one in scores["per_label"].items()})
+    unknown = dict(islice(scores["unknown_labels"].items(), MOST_LABELS))
+    return scores | {"per_label": {name: scores["per_label"][name] for name in labels}, "unknown_labels": unknown}
 
 
 def share(part: float, whole: float) -> float:

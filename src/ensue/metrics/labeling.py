@@ -4,37 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, most_confused, overall, share
-from ensue.metrics.scores import Scores
+from ensue.metrics.confusion import LabelsScores, label_scores, macro_f1, most_confused, overall, share
 from ensue.text.schemes import position, spans
 
 CONFUSIONS = 20
 
 
 @dataclass(frozen=True)
-class LabelingScores(Scores):
-    """The scores of a tagger: shares from 0 to 1, and counts.
+class LabelingScores(LabelsScores):
+    """The scores of a tagger, and counts.
 
     `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, for which the three equal the
-    accuracy. `per_label` is by span class, or by label, and `macro_f1` is the mean of its f1. `confusion` has the most
-    frequent confusions of token labels as (gold, predicted, count). `unknown_labels` counts right labels that the model
-    does not have.
+    accuracy. `per_label` is by span class, or by label. `confusion` has the most frequent confusions of token labels as
+    (gold, predicted, count).
     """
 
     is_spans: bool
-    accuracy: float
     precision: float
     recall: float
     f1: float
-    macro_f1: float
     tokens: int
     sentences: int
-    per_label: dict[str, LabelScore]
     confusion: list[tuple[str, str, int]]
-    unknown_labels: dict[str, int]
     pairs: Counter[tuple[str, str]]
     """How often each label of a token was predicted as each: all (gold, predicted)."""
 
@@ -50,7 +44,7 @@ class LabelingScores(Scores):
             "recall": self.recall,
             "f1": self.f1,
             "tokens": self.tokens,
-            "per_label": {label: asdict(score) for label, score in self.per_label.items()},
+            "per_label": self.per_label_json,
             "macro_f1": self.macro_f1,
             "sentences": self.sentences,
             "confusion": [
@@ -59,9 +53,9 @@ class LabelingScores(Scores):
             "unknown_labels": self.unknown_labels,
         }
 
-    def summary(self) -> str:
-        name, f1 = ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
-        return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
+    @property
+    def headline(self) -> tuple[str, float]:
+        return ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
 
 
 class LabelingTally:

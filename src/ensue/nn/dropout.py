@@ -84,9 +84,16 @@ class WeightDrop(Wrapper):
         if not self.training or self.p == 0:
             y, state = self.layer(x, state, mask=mask)
         else:
-            dropped = {name: F.dropout(self.layer.get_parameter(name), self.p) for name in self.dropped}
+            dropped = {name: F.dropout(self._weight(name), self.p) for name in self.dropped}
             y, state = torch.func.functional_call(self.layer, dropped, (x, state), {"mask": mask})
         return y, state
+
+    def _weight(self, name: str) -> Tensor:
+        try:
+            return self.layer.get_parameter(name)
+        except AttributeError:
+            reason = "it was pruned or given a form of its own"
+            raise ValueError(f"WeightDrop: {name} of {self.layer!r} is no parameter any more: {reason}") from None
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         return self.layer.step(x_t, state)

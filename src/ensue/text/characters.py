@@ -47,6 +47,10 @@ class CharacterTokenizer(Tokenizer):
     def decoder(self) -> Decoder:
         return _CharacterDecoder(self.vocabulary)
 
+    def written(self, text: str) -> list[str]:
+        lowered = text.lower() if self.lowercase else text
+        return list(text if len(text) == len(lowered) else lowered)
+
     def symbol(self, id: int) -> str:
         return self.vocabulary.symbols[id]
 

@@ -60,6 +60,10 @@ class Tokenizer(ABC):
         """
         raise NotImplementedError(f"{self.kind} have no offsets")
 
+    def written(self, text: str) -> list[str]:
+        """What `text` has in place of each of its ids."""
+        return [text[start:end] for start, end in self.encode_with_offsets(text)[1].tolist()]
+
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """The text of `ids`."""
         decoder = self.decoder()

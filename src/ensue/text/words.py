@@ -74,7 +74,7 @@ class WordTokenizer(Tokenizer):
         """The words of `text`, one for each id of `encode`."""
         return self._split.findall(text.lower() if self.lowercase else text)
 
-    def words_as_written(self, text: str) -> list[str]:
+    def written(self, text: str) -> list[str]:
         """The words before they are lowercased, unless that changes how many there are."""
         words, written = self.words(text), self._split.findall(text)
         return written if len(written) == len(words) else words

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
+from ensue.metrics.confusion import brief
 from ensue.ranks import held, ranks
 from ensue.recipe import TrainRecipe
 from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, give_parts, load_checkpoint, save_checkpoint
@@ -258,7 +259,7 @@ class Trainer:
                 self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
             ) from None
         validation = Validation(
-            self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), is_best, sample, score
+            self.progress.step, self.progress.seconds, brief(scores.as_json()), scores.summary(), is_best, sample, score
         )
         self._write(lambda: self.log.append("valid", **asdict(validation)))
         self.reporter.validated(validation)

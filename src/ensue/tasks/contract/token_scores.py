@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,23 +13,43 @@ from torch import Tensor
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_text
 from ensue.text.boundaries import last_boundary
+from ensue.text.tokenizer import Tokenizer
 
 
-class TokenScore(NamedTuple):
-    """A token as text, and its surprisal in nats."""
-
+class _Surprisal(NamedTuple):
     symbol: str
     nats: float
 
+
+class TokenScore(_Surprisal):
+    """A token as text, and its surprisal in nats."""
+
+    text: str | None = None
+    """What the text has in place of the symbol, if it is unknown to the model."""
+
     def __repr__(self) -> str:
-        return f"{self.symbol!r} {self.nats:.2f}"
+        return f"{self.symbol if self.text is None else self.text!r} {self.nats:.2f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The token, its nats, and of an unknown one the text."""
+        unknown = {} if self.text is None else {"text": self.text}
+        return {"token": self.symbol, "nats": round(max(self.nats, 0.0), 6), **unknown}
+
+
+def token_scores(tokenizer: Tokenizer, text: str, ids: Sequence[int], nats: Iterable[float]) -> Iterator[TokenScore]:
+    """The scores of the tokens `ids` of a text."""
+    known = tokenizer.unknown_id is None or tokenizer.unknown_id not in ids
+    written = [None] * len(ids) if known else tokenizer.written(text)
+    for id, one, part in zip(ids, nats, written, strict=True):
+        score = TokenScore(tokenizer.symbol(id), one)
+        score.text = part if id == tokenizer.unknown_id else None
+        yield score
 
 
 def scores_json(scores: Iterable[TokenScore]) -> dict[str, Any]:
     """The tokens of a text with their nats, and the nats of all, as JSON values."""
-    found = [(symbol, round(max(nats, 0.0), 6)) for symbol, nats in scores]
-    tokens = [{"token": symbol, "nats": nats} for symbol, nats in found]
-    return {"nats": round(sum(nats for _, nats in found), 6), "tokens": tokens}
+    tokens = [score.as_json() for score in scores]
+    return {"nats": round(sum(token["nats"] for token in tokens), 6), "tokens": tokens}
 
 
 class Scorer(Protocol):
@@ -40,13 +60,17 @@ class Scorer(Protocol):
 
 
 def score_lines(scorer: Scorer, path: str, encoding: str, *, as_json: bool) -> Iterator[str]:
-    """A line for each token of a text ("-": stdin): its nats and the token as a JSON string, or one JSON object."""
+    """A line for each token of a text ("-": stdin), or a JSON object: its nats, and the token as a JSON string. An
+    unknown token has a third column, which is the text.
+    """
     chunks = stream_text(path, encoding) if is_stream(path) else TextSource(path, encoding=encoding).chunks()
-    for symbol, nats in scorer.score_stream(chunks):
+    for score in scorer.score_stream(chunks):
         if as_json:
-            yield json.dumps({"token": symbol, "nats": round(max(nats, 0.0), 6)}, ensure_ascii=False)
+            yield json.dumps(score.as_json(), ensure_ascii=False)
         else:
-            yield f"{max(nats, 0.0):9.4f}\t{json.dumps(symbol, ensure_ascii=False)[1:-1]}"
+            parts = [score.symbol] if score.text is None else [score.symbol, score.text]
+            columns = (json.dumps(part, ensure_ascii=False)[1:-1] for part in parts)
+            yield "\t".join([f"{max(score.nats, 0.0):9.4f}", *columns])
 
 
 PIECE_CHARACTERS = 400

@@ -83,7 +83,7 @@ def _as_written(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str
         case CharacterTokenizer():
             written = list(text)
         case WordTokenizer():
-            written = tokenizer.words_as_written(text)
+            written = tokenizer.written(text)
         case _:
             written = []
     if len(written) != view.length:  # lower case may have more characters

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
@@ -23,7 +24,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted
+from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.language_modeling.portable import portable
@@ -174,12 +175,14 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         """The surprisal of each token of a text in pieces, of any length, in constant memory."""
         reading = TextScorer(self.model, start_id=self.tokenizer.start_id)
         for piece in self._tokenizable(chunks):
-            whole = self.tokenizer.encode(piece)
-            for ids in (whole[start : start + CALL_TOKENS] for start in range(0, len(whole), CALL_TOKENS)):
-                with evaluating(self.model):
-                    nats = reading.feed(ids)
-                for id, surprisal in zip(ids.tolist(), nats.tolist(), strict=True):
-                    yield TokenScore(self.tokenizer.symbol(id), surprisal)
+            ids = self.tokenizer.encode(piece)
+            yield from token_scores(self.tokenizer, piece, ids.tolist(), self._nats(reading, ids))
+
+    def _nats(self, reading: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
+        for start in range(0, len(ids), CALL_TOKENS):
+            with evaluating(self.model):
+                nats = reading.feed(ids[start : start + CALL_TOKENS])
+            yield from nats.tolist()
 
     def inspect(self, text: str, *, at: int | None = None, token: str | None = None, off: str = "") -> Inspection:
         """Look into the model while it reads a text: what it expected, its units, its attention.

@@ -24,7 +24,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import TokenScore
+from ensue.tasks.contract.token_scores import TokenScore, token_scores
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
@@ -143,7 +143,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
         check_type("the text", text, str, "a string")
         ids = self.coder.encode(text)
         (nats,) = pseudo_nats(self.model, self.coder, [ids])
-        return [TokenScore(self.coder.symbol(id), one) for id, one in zip(ids.tolist(), nats.tolist(), strict=True)]
+        return list(token_scores(self.coder.tokenizer, text, ids.tolist(), nats.tolist()))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token of each line of a text in pieces. Each line is read by itself."""

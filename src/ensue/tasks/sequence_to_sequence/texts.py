@@ -112,7 +112,7 @@ class PairCoder:
             if place in self.names:
                 found += [""] * len(self.source.encode_names(split_names(text)))
             else:
-                found += [""] * bool(place) + tokenizer.words_as_written(text)
+                found += [""] * bool(place) + tokenizer.written(text)
         return [*(found[: self.source_tokens] if self.source_tokens else found), ""]
 
     def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
