@@ -61,7 +61,7 @@ class Tokenizer(ABC):
         raise NotImplementedError(f"{self.kind} have no offsets")
 
     def written(self, text: str) -> list[str]:
-        """What `text` has in place of each of its ids."""
+        """The part of `text` that each of its ids stands for."""
         return [text[start:end] for start, end in self.encode_with_offsets(text)[1].tolist()]
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:

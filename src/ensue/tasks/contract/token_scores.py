@@ -25,7 +25,7 @@ class TokenScore(_Surprisal):
     """A token as text, and its surprisal in nats."""
 
     text: str | None = None
-    """What the text has in place of the symbol, if it is unknown to the model."""
+    """The part of the text that is unknown to the model, if the symbol stands for one."""
 
     def __repr__(self) -> str:
         return f"{self.symbol if self.text is None else self.text!r} {self.nats:.2f}"
