@@ -1,6 +1,8 @@
 """Completions: what the API promises, and that no answer depends on who else was there."""
 
 import asyncio
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -195,6 +197,24 @@ def test_whoever_leaves_frees_the_place(serve: Any) -> None:
         assert (loop.waiting, len(service.models["lstm"].sessions)) == (0, 0)
 
     asyncio.run(visit())
+
+
+def test_whoever_leaves_before_the_first_token_was_never_live(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are dropped, also where the first prompt takes long, and the numbers say that none is live."""
+    client, service = serve({"lstm": language_pipeline()})
+    loop, have_left = service.models["lstm"].loop, threading.Event()
+    read = loop._read_piece
+    monkeypatch.setattr(loop, "_read_piece", lambda prompt: have_left.wait(10) and read(prompt))
+
+    async def visit() -> None:
+        await asyncio.gather(*(client.ask(PATH, asked(n=3, stream=True), leaves_in=0.01) for _ in range(3)))
+        assert service.admission.held == Amounts()
+        have_left.set()
+
+    asyncio.run(visit())
+    while loop.waiting:
+        time.sleep(0.001)
+    assert b'ensue_live_rows{model="lstm"} 0.0' in client.get("/metrics").body
 
 
 @pytest.mark.slow

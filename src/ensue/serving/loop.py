@@ -42,6 +42,7 @@ class Loop:
     ) -> None:  # fmt: skip
         self.model, self.most, self.weights = model, rows, weights
         self.metrics, self.name, self.report = metrics, name, report
+        metrics.live(name, 0)
         self.context: int | None = getattr(model, "context", None)
         self._new: deque[Writing] = deque()
         self._reading: deque[Writing] = deque()
