@@ -47,7 +47,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.sequence_to_sequence.decoding import SEARCH_ROWS, SEARCH_TOKENS
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
-from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.training.device import Precision, computing
 from ensue.training.loop import Trainer
 from ensue.training.machine import machine_profile

@@ -36,7 +36,7 @@ from ensue.recipe import validate_recipe
 from ensue.tasks.vectors.word_table import WordTable
 from ensue.tasks.word_vectors.job import WordVectorsJob
 from ensue.tasks.word_vectors.pipeline import table_of
-from ensue.tasks.word_vectors.sampled_task import SampledTask
+from ensue.tasks.word_vectors.task import SampledTask
 from ensue.text.words import splitting
 
 RATE, SMALLEST_RATE = 0.025, 0.0001

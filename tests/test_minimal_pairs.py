@@ -13,9 +13,9 @@ from ensue.console.tables import show_pairs
 from ensue.errors import DataError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
-from ensue.tasks.language_modeling import total_nats as reading
-from ensue.tasks.language_modeling.total_nats import total_nats
+from ensue.tasks.texts import scoring as reading
 from ensue.tasks.texts.minimal_pairs import MinimalPairScores, ScoredTexts, score_pairs
+from ensue.tasks.texts.scoring import total_nats
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 

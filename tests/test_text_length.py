@@ -11,7 +11,7 @@ from ensue.library import load
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.contract.length import MOST_ATTENDED
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.sequence_to_sequence import sources as pair_length
+from ensue.tasks.sequence_to_sequence import task as pair_length
 from training.tiny import run_tiny
 from training.tiny_pairs import SMALL, pair_recipe, pairs
 from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures

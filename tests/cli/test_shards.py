@@ -29,8 +29,8 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.classification.pipeline.WINDOW_TEXTS", 7)
     monkeypatch.setattr("ensue.tasks.labeling.pipeline.WINDOW_WORDS", 20)
     monkeypatch.setattr("ensue.console.vectors.TOGETHER", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.sources.WINDOW", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.console.WINDOW", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.WINDOW", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.writer.WINDOW", 5)
 
 
 @pytest.mark.slow

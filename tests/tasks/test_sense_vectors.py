@@ -13,7 +13,7 @@ from ensue.errors import RecipeError
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.recipe import SensesTable
-from ensue.tasks.word_vectors.sense_clusters import Surroundings, cluster_senses, clustered
+from ensue.tasks.word_vectors.senses import Surroundings, cluster_senses, clustered
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
 

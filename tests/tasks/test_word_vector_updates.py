@@ -14,9 +14,8 @@ from ensue.tasks.contract.task import UnreadBatch
 from ensue.tasks.texts.drawn_words import Noise
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
-from ensue.tasks.word_vectors.counted_task import CountedTask, Counts, Squares
 from ensue.tasks.word_vectors.examples import Kind, NegativeSampling, WordContexts, WordExamples, kept_shares
-from ensue.tasks.word_vectors.sampled_task import SampledTask
+from ensue.tasks.word_vectors.task import CountedTask, Counts, SampledTask, Squares
 
 WORDS, BUCKETS, D, NEGATIVES, WINDOW = 12, 9, 8, 5, 3
 RNG = np.random.default_rng(0)

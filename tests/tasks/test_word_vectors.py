@@ -14,7 +14,7 @@ from ensue.data.vectors import read_vectors
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.notices import Notice
 from ensue.recipe import Recipe, validate_recipe
-from ensue.tasks.word_vectors import counted_task, sampled_task
+from ensue.tasks.word_vectors import task
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import assert_refused, kept, run_tiny
 
@@ -114,8 +114,7 @@ def test_without_a_compiler_it_is_slower_and_the_same(
     kind: str, runs: dict[str, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.training.run.made", lambda *arguments: None)
-    for module in (sampled_task, counted_task):
-        monkeypatch.setattr(module, "functions", lambda *arguments: None)
+    monkeypatch.setattr(task, "functions", lambda *arguments: None)
     ours = {"epochs": 0.2, "batch_size": 60}
     with pytest.warns(Notice, match="no C compiler") as told:
         run_tiny(recipe(folder, kind, **ours), tmp_path / "plain")

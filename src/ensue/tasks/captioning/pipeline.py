@@ -25,10 +25,9 @@ from ensue.tasks.captioning.page import inspect_caption
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frames.pipeline import FramesPipeline
-from ensue.tasks.sequence_to_sequence.console import on_one_line
 from ensue.tasks.sequence_to_sequence.outputs import Output
-from ensue.tasks.sequence_to_sequence.sources import Sources, most_written
-from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.sequence_to_sequence.task import Sources, most_written
+from ensue.tasks.sequence_to_sequence.writer import Writer, on_one_line
 
 
 class CaptioningPipeline(FramesPipeline, Writer[Captioned]):

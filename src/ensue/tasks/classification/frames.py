@@ -24,8 +24,7 @@ from ensue.tasks.classification.series_page import inspect_series
 from ensue.tasks.classification.task import ClassifiedFrames, Judged, items_of, scores_of
 from ensue.tasks.contract.portable import Portable, PortableFunction
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.frames.portable import PortableFrames, frames_from
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, frames_from, windowed
 
 
 class ClassifiedSeries(Classified):

@@ -18,8 +18,7 @@ from ensue.models.frame_readers import ReaderState
 from ensue.models.modules import device_of, evaluating
 from ensue.runs.pictures import picture
 from ensue.tasks.frame_prediction.scoring import READ_FRAMES, READ_SERIES
-from ensue.tasks.frames.data import frames_of
-from ensue.tasks.frames.noise import SeriesNoise, noise_for
+from ensue.tasks.frames.data import SeriesNoise, frames_of, noise_for
 from ensue.types import select_rows
 
 PRIOR_DRAWS = 64

@@ -19,7 +19,7 @@ from ensue.models.frame_predictor import FramePredictor
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.frame_prediction.generation import PRIOR_DRAWS, over_draws
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
-from ensue.tasks.frames.noise import SeriesNoise
+from ensue.tasks.frames.data import SeriesNoise
 
 PRIOR_SEED = 1
 """The seed of the draws from the prior. Those of the scores have another one."""

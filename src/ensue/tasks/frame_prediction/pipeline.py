@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.frames.series import Series, Vectors
@@ -20,16 +21,24 @@ from ensue.errors import DataError, EnsueError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
+from ensue.models.frame_predictor import FramePredictor
+from ensue.models.frame_readers import PlainReader
 from ensue.runs.weights import written_beside
 from ensue.tasks.contract.length import check_generated, most_read
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.portable import (
+    Portable,
+    PortableFunction,
+    TensorForm,
+    state_forms,
+    state_from,
+    state_tensors,
+)
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frame_prediction.generation import PICTURES, draw_series, free_running, next_moments
 from ensue.tasks.frame_prediction.page import inspect_series
-from ensue.tasks.frame_prediction.portable import portable
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
-from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.frames.pipeline import FramesPipeline, PortableFrames, windowed
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 
@@ -202,3 +211,37 @@ class FramePredictionPipeline(FramesPipeline):
         kind = self.recipe.latent.kind
         latent = [] if kind == "none" else [f"{kind} {self.recipe.latent.size}"]
         return self._described(self.recipe.describe(), *latent, f"{self.num_parameters:,} parameters")
+
+
+def portable(pipeline: FramesPipeline) -> Portable:
+    """The model as one function of frames and the leaves of the state, zeros before the first one."""
+    model, frames = pipeline.model, PortableFrames(pipeline)
+    forms = state_forms(_layers(model).init_state(2))
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        before = model.features.normalized(frames.values(batch, 2))
+        _, state = _layers(model)(before)
+        return {"frames": frames.values(batch, length), **state_tensors(state)}
+
+    inputs = {"frames": TensorForm(("batch", "time", frames.width)), **forms}
+    settings = {**frames.settings(), "mean": list(pipeline.seen.mean)}
+    return Portable(model, (PortableFunction("model", _next, inputs, sample),), ("frame_predictor", "frames"), settings)
+
+
+def _next(model: FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
+    """The mixture behind each frame (B, T), in the units of the files."""
+    layers, features = _layers(model), model.features
+    h, after = layers(features.normalized(frames), state_from(layers.init_state(1), state))
+    log_weights, (mean, log_deviation) = model.head.of(model.head.projection(h))
+    return {
+        "weights": log_weights.exp(),
+        "means": mean * features.deviation + features.mean,
+        "deviations": log_deviation.exp() * features.deviation,
+        **state_tensors(after, "next"),
+    }
+
+
+def _layers(model: FramePredictor) -> Any:
+    reader = model.reader
+    assert isinstance(reader, PlainReader)
+    return reader.layers

@@ -16,8 +16,7 @@ from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
-from ensue.tasks.frames.data import frames_of
-from ensue.tasks.frames.noise import SeriesNoise, noise_for
+from ensue.tasks.frames.data import SeriesNoise, frames_of, noise_for
 
 READ_FRAMES, READ_SERIES = 4_096, 256
 """The most frames and series in a batch outside of training."""

@@ -1,4 +1,4 @@
-"""Series in memory, with their labels, and the data set of a recipe that reads series."""
+"""Series in memory, with their labels and their noise, and the data set of a recipe that reads series."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
+from zlib import crc32
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.source import FrameSource
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
@@ -168,3 +170,25 @@ class LabeledSeriesData(SeriesData):
     def amount(self, parts: FrameParts) -> str:
         assert isinstance(parts, LabeledFrameParts)
         return f"{super().amount(parts)}; {len(parts.labels.names)} labels"
+
+
+class SeriesNoise:
+    """Numbers from N(0, 1) for a series, `size` at each place: as many draws as are asked, the same ones whenever the
+    series is read with that seed.
+    """
+
+    def __init__(self, frames: Vectors, size: int, *, seed: int = 0) -> None:
+        self.length, self.size = len(frames), size
+        self._generator = np.random.default_rng(crc32(np.ascontiguousarray(frames).tobytes(), seed))
+
+    def draw(self, length: int | None = None) -> Vectors:
+        """Numbers (length, size); by default for each frame."""
+        return self._generator.standard_normal((self.length if length is None else length, self.size), np.float32)
+
+
+def noise_for(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
+    """A draw for the frames of each series (B, length, size), zeros at padding."""
+    found = np.zeros((len(sources), length, sources[0].size), np.float32)
+    for row, source in zip(found, sources, strict=True):
+        row[: source.length] = source.draw()
+    return torch.from_numpy(found).to(device)

@@ -16,8 +16,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.models.modules import device_of
 from ensue.ranks import spread
-from ensue.tasks.frames.data import check_image, frames_of
-from ensue.tasks.frames.noise import SeriesNoise
+from ensue.tasks.frames.data import SeriesNoise, check_image, frames_of
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.text.classes import Classes
 

@@ -18,8 +18,7 @@ from ensue.metrics.labeling import LabelingScores
 from ensue.models.tagger import Tagger
 from ensue.tasks.contract.portable import Portable, PortableFunction
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.frames.portable import PortableFrames, frames_from
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, frames_from, windowed
 from ensue.tasks.labeling.data import frame_labels
 from ensue.tasks.labeling.decoding import TaggedFrames
 from ensue.tasks.labeling.portable import tag_settings

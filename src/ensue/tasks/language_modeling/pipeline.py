@@ -28,7 +28,6 @@ from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, 
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.language_modeling.portable import portable
-from ensue.tasks.language_modeling.total_nats import total_nats
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.scoring import (
@@ -38,6 +37,7 @@ from ensue.tasks.texts.scoring import (
     default_parts,
     describe_protocol,
     read,
+    total_nats,
 )
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.text.boundaries import last_boundary

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ensue.inspection.page import Section
 from ensue.inspection.token_page import MOST_SHOWN, shown
-from ensue.tasks.language_modeling.explanation import Explanation
-from ensue.tasks.language_modeling.view import LanguageView
+from ensue.tasks.language_modeling.view import Explanation, LanguageView
 from ensue.text.tokenizer import Tokenizer
 
 MOST_ROWS = 15

@@ -12,16 +12,17 @@ from ensue.errors import RecipeError
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.masked_language_modeling.examples import (
+from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.tasks.masked_language_modeling.task import (
+    MaskedLanguageModeling,
     filled_sample,
     masking_of,
+    score,
     scored_examples,
     stream_of,
     training_examples,
 )
-from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
-from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.tasks.masked_language_modeling.task import MaskedLanguageModeling, score
 from ensue.tasks.texts.corpus import CorpusJob, read_corpus
 from ensue.text.tokenizers import Tokenizer
 

@@ -25,14 +25,13 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.token_scores import TokenScore, token_scores
-from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.page import inspect_masked
 from ensue.tasks.masked_language_modeling.portable import portable
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
+from ensue.tasks.masked_language_modeling.task import MaskedBatch, masking_of, score, scored_examples, stream_of
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading

@@ -25,8 +25,7 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.contract.task import on_device
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
-from ensue.tasks.sequence_to_sequence.sources import Sources
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, surprisals
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import State
 

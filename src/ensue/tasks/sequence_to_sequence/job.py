@@ -23,8 +23,14 @@ from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.sources import Sources, check_lengths, most_written
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
+from ensue.tasks.sequence_to_sequence.task import (
+    EncodedPairs,
+    SequenceToSequence,
+    Sources,
+    check_lengths,
+    most_written,
+    usual_ratio,
+)
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import Told

@@ -21,7 +21,7 @@ from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import STRONGEST
 from ensue.tasks.sequence_to_sequence.outputs import Symbols
 from ensue.tasks.sequence_to_sequence.search_page import search_sections
-from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.view import OutputView, Search, SequenceView, view_output
 from ensue.tasks.sequence_to_sequence.writer import Writer

@@ -23,16 +23,15 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.length import most_read
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.sequence_to_sequence.alignment import align
-from ensue.tasks.sequence_to_sequence.console import output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.page import inspect_output
 from ensue.tasks.sequence_to_sequence.portable import portable
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.sources import MOST_READ, Sources, check_lengths, most_written
+from ensue.tasks.sequence_to_sequence.task import MOST_READ, Sources, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
-from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.sequence_to_sequence.view import align
+from ensue.tasks.sequence_to_sequence.writer import Writer, output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures

@@ -19,7 +19,7 @@ from ensue.tasks.contract.portable import (
     state_tensors,
 )
 from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
-from ensue.tasks.sequence_to_sequence.sources import most_written
+from ensue.tasks.sequence_to_sequence.task import most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.words.contextual import ContextualFeatures

@@ -20,13 +20,12 @@ from ensue.tasks.contract.task import Scores
 from ensue.tasks.texts.corpus import training_source
 from ensue.tasks.texts.drawn_words import Noise
 from ensue.tasks.vectors.word_table import WordTable
-from ensue.tasks.word_vectors.counted_task import CountedTask
 from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, NegativeSampling, WordContexts, kept_shares
 from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
-from ensue.tasks.word_vectors.sampled_task import SampledTask
-from ensue.tasks.word_vectors.sense_coder import SenseCoder, sense_coder
+from ensue.tasks.word_vectors.senses import SenseCoder, sense_coder
+from ensue.tasks.word_vectors.task import CountedTask, SampledTask
 
 PIECE = 1 << 20
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count as numbers
 from itertools import takewhile
 from pathlib import Path
@@ -16,14 +17,15 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.vector_files import write_word2vec
 from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
-from ensue.inspection.page import Inspection
+from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
+from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, unit_vectors
 from ensue.tasks.vectors.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
-from ensue.tasks.word_vectors.inspection import inspect_neighbors
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
 from ensue.text.words import WordTokenizer
 
@@ -172,3 +174,41 @@ class WordVectorsPipeline(TextVectors):
 
     def __repr__(self) -> str:
         return self._described(self.kind, f"{len(self.words):,} words")
+
+
+@dataclass(frozen=True)
+class NeighborView:
+    """The words of a text that have a vector, `own` in number, and behind them the `words` nearest to their mean.
+
+    `similarities` (N,) are the cosines with this mean; `map` has the places of all words.
+    """
+
+    words: tuple[str, ...]
+    own: int
+    similarities: NDArray[np.float32]
+    map: NeighborMap
+
+
+def inspect_neighbors(
+    text: str, own: Sequence[str], near: Sequence[str], vectors: Vectors, mean: Vectors, facts: Mapping[str, str]
+) -> Inspection:
+    """A text with its words, `own`, and the nearest ones; `vectors` (N, d) of both, `mean` (d,) the text's."""
+    mean = unit_vectors(mean)
+    view = NeighborView((*own, *near), len(own), unit_vectors(vectors) @ mean, map_vectors(vectors))
+    return Inspection(clipped(text, TITLE), view, facts, _sections(view))
+
+
+def _sections(view: NeighborView) -> list[Section]:
+    titles = [f"{word}: cosine {cosine:.4f}" for word, cosine in zip(view.words, view.similarities, strict=True)]
+    what = "the word" if view.own == 1 else "the text’s words, by their mean"
+    about = f"The nearest neighbors of {what}, with the highest cosine."
+    ranked = list(zip(view.words, view.similarities.tolist(), strict=True))[view.own :]
+    return [
+        map_section(view.map, view.words, own=view.own, titles=titles, heading="Map of neighbors", about=about),
+        Section("Neighbors", "tasks/word_vectors/neighbors.html", {"rows": _rows(ranked, view.own)}),
+    ]
+
+
+def _rows(ranked: Sequence[tuple[str, float]], own: int) -> list[tuple[int, str, float]]:
+    """Each neighbor with its number on the map and its cosine."""
+    return [(own + n, word, cosine) for n, (word, cosine) in enumerate(ranked)]

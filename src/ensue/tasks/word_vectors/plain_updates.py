@@ -67,7 +67,7 @@ def _learn(
 def step_on_counts(
     batch: Sequence[NDArray[Any]], tables: Sequence[Reals], squares: Sequence[Reals], rate: float
 ) -> float:
-    """The updates of GloVe in place; returns the loss before each. See `counted_task.py`."""
+    """The updates of GloVe in place; returns the loss before each. See `task.py`."""
     (vectors, contexts, biases, context_biases), total = tables, 0.0
     for of, near, logarithm, weight in zip(*batch, strict=True):
         difference = vectors[of] @ contexts[near] + biases[of] + context_biases[near] - logarithm
