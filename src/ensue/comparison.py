@@ -13,7 +13,7 @@ from ensue.library import load
 from ensue.metrics.comparison import RESAMPLES, Difference, ScoredItems, differences
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
-from ensue.runs.log import MetricsLog
+from ensue.runs.reporter import MetricsLog
 
 FOR_PEOPLE = ("about", "source", "measured")
 

@@ -13,7 +13,7 @@ from ensue.recipe import read_recipe
 from ensue.runs import pictures
 from ensue.runs.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
-from ensue.runs.log import MetricsLog
+from ensue.runs.reporter import MetricsLog
 from ensue.runs.schema import Progress
 from ensue.runs.weights import read_tensors, write_tensors
 from ensue.training import run as run_module

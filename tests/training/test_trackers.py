@@ -10,8 +10,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.runs.directory import RunDirectory
-from ensue.runs.log import MetricsLog
-from ensue.runs.reporter import StepReport
+from ensue.runs.reporter import MetricsLog, StepReport
 from ensue.trackers import TRACKERS, trackers_of
 from ensue.trackers.reporter import TrackedReporter
 from ensue.trackers.tracker import Record, Tracker, numbers

@@ -15,9 +15,8 @@ from ensue.models.specification import Attention, Directions, LSTMEncoder, PairT
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
 from ensue.runs.weights import read_tensors
-from ensue.training.optimizer import build_optimizer
+from ensue.training.optimizer import Tuning, build_optimizer
 from ensue.training.run import begin_job
-from ensue.training.tuning import Tuning
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow, tiny_recipe
 from training.tiny_masked import masked_recipe, paragraphs

@@ -8,8 +8,7 @@ from typing import Any
 from ensue.errors import EnsueError, RecipeError, TrainingError
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import RunDirectory
-from ensue.runs.log import MetricsLog
-from ensue.runs.reporter import Reporter, Validation
+from ensue.runs.reporter import MetricsLog, Reporter, Validation
 from ensue.training.run import train_run
 
 

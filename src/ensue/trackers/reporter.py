@@ -9,8 +9,7 @@ from typing import Any
 
 from ensue.errors import in_one_line
 from ensue.runs.directory import RunDirectory
-from ensue.runs.log import MetricsLog
-from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
+from ensue.runs.reporter import Facts, MetricsLog, Outcome, Reporter, StepReport, Validation
 from ensue.trackers.tracker import Tracker
 
 SECONDS = 10

@@ -23,16 +23,14 @@ from ensue.ranks import held, ranks
 from ensue.recipe import TrainRecipe
 from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, give_parts, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
-from ensue.runs.log import MetricsLog
 from ensue.runs.manifest import Manifest
-from ensue.runs.reporter import Reporter, StepReport, Validation
+from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks.contract.task import Cut, Scores, Task, UnreadBatch
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
-from ensue.training.optimizer import Average, Budget, build_optimizer, learning_rate
-from ensue.training.tuning import Tuning
+from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
 from ensue.types import Loss, State, leaves, map_state
 
 MOST_FOR_VALIDATION, LEAST_SAID = 0.1, 0.02

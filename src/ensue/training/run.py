@@ -34,9 +34,9 @@ from ensue.training.agreement import check_together, fingerprints
 from ensue.training.device import computing
 from ensue.training.gradients import Gradients
 from ensue.training.loop import Trainer
+from ensue.training.optimizer import Tuning
 from ensue.training.processes import TIMEOUT, Processes, joined
 from ensue.training.runtime import Runtime, choose_runtime
-from ensue.training.tuning import Tuning
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded",
               "data.train"}  # fmt: skip
@@ -281,14 +281,14 @@ def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Out
 @contextmanager
 def _interrupt_flag() -> Iterator[Callable[[], bool]]:
     """Yields a function that tells whether Ctrl-C or SIGTERM has come. The second one ends the program at once."""
+    asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
-        yield lambda: False
+        yield asked.is_set
         return
-    asked: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        asked.set()
         restore()
 
     def restore() -> None:
@@ -298,6 +298,6 @@ def _interrupt_flag() -> Iterator[Callable[[], bool]]:
     for number in before:
         signal.signal(number, ask)
     try:
-        yield lambda: bool(asked)
+        yield asked.is_set
     finally:
         restore()
