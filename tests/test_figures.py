@@ -35,7 +35,7 @@ serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
     "Python lines of `src`": 70_000,
-    "files of `src`": 602,
+    "files of `src`": 606,
     "files of `tasks`": 160,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -106,6 +106,15 @@ def _tmx(rows: list[tuple[str, str]]) -> str:
     return f'<?xml version="1.0"?>\n<tmx version="1.4"><body>\n{"".join(units)}</body></tmx>\n'
 
 
+def _po(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"msgid {json.dumps(row[0])}\nmsgstr {json.dumps(row[1])}\n" for row in rows)
+
+
+def _xliff(rows: list[tuple[str, str]]) -> str:
+    units = "".join(f"<trans-unit><source>{row[0]}</source><target>{row[1]}</target></trans-unit>\n" for row in rows)
+    return f'<?xml version="1.0"?>\n<xliff version="1.2"><file><body>\n{units}</body></file></xliff>\n'
+
+
 def _pair_table(rows: list[tuple[str, str]], delimiter: str = "\t", header: bool = True) -> str:
     return "".join(f"{delimiter.join(row)}\n" for row in [*[("source", "target")] * header, *rows])
 
@@ -174,6 +183,8 @@ SAMPLES = {
         (".csv", partial(translated, partial(_pair_table, delimiter=","))),
         (".jsonl", partial(translated, _pair_objects)),
         (".tmx", partial(translated, _tmx)),
+        (".po", partial(translated, _po)),
+        (".xlf", partial(translated, _xliff)),
         (".txt", partial(translated, lambda rows: "".join(f"IN: {row[0]} OUT: {row[1]}\n" for row in rows))),
         ("", partial(translated, lambda rows: "".join(f"{row[0].split()[0]} 1 AH0 B\n" for row in rows))),
         ("", partial(translated, lambda rows: "".join(f"{row[0]}\t{row[1]}\tV;PST\n" for row in rows))),

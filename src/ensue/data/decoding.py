@@ -100,6 +100,18 @@ def whole_bytes(path: Path) -> bytes:
     return b"".join(found)
 
 
+def whole_text(path: Path, encoding: str) -> str:
+    """The text of a file. Raises DataError like `decoded`, for a NUL character, and for more than `MAX_CHARACTERS`."""
+    parts: list[str] = []
+    for block in decoded(path, encoding):
+        if "\0" in block:
+            raise DataError("a NUL character; expected text", path)
+        parts.append(block)
+        if sum(map(len, parts)) > MAX_CHARACTERS:
+            raise DataError(f"a text of more than {MAX_CHARACTERS:,} characters", path)
+    return "".join(parts)
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     with readable(path):

@@ -8,9 +8,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ensue.data.decoding import MAX_CHARACTERS, decoded
+from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.json_array import array_parts, begins_array
-from ensue.data.row_files import has_rows, json_lines
+from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
 
 
@@ -104,11 +104,6 @@ class Paragraph(NamedTuple):
 
     first: int
     lines: list[str]
-
-
-def text_blocks(path: Path, encoding: str) -> Iterator[str]:
-    """The text of a file in blocks, decompressed; of a binary table, the rows as JSON lines."""
-    return json_lines(path) if has_rows(path) else decoded(path, encoding)
 
 
 def missing_end(text: str) -> str:

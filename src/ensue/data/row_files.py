@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -70,7 +70,12 @@ def json_lines(path: Path) -> Iterator[str]:
 
     Raises DataError if it cannot be read, and EnsueError without the package that reads it.
     """
-    for rows in _named_rows(path):
+    return as_lines(_named_rows(path))
+
+
+def as_lines(blocks: Iterable[Rows]) -> Iterator[str]:
+    """Rows as JSON lines, a block of them at a time."""
+    for rows in blocks:
         yield "".join(f"{json.dumps(_plain(row), ensure_ascii=False)}\n" for row in rows)
 
 

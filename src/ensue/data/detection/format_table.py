@@ -12,10 +12,10 @@ from ensue.data.detection import signs
 from ensue.data.records.json_objects import JsonObjects
 from ensue.data.records.reader import Reader
 from ensue.data.records.tables import CommaSeparated, SemicolonSeparated, TabSeparated
-from ensue.data.row_files import PARQUET
+from ensue.data.row_formats import ROW_SUFFIXES, suffix
 
-JSON = (".json", ".jsonl", ".ndjson", *PARQUET)
-"""Rows of binary tables are read as JSON."""
+JSON = (".json", ".jsonl", ".ndjson", *ROW_SUFFIXES)
+"""Rows of binary tables, and of the files of tools, are read as JSON."""
 SENTENCES, TEXTS, PAIRS = "sentences", "texts", "pairs"
 ALIGNED = "aligned"
 """Two files, line by line."""
@@ -75,12 +75,6 @@ FRAME_SUFFIXES = {
 FRAME_TABLES = {".csv", ".tsv", ".tab"}
 IDX = re.compile(r"idx[1-9]")
 """Matches in the name of an idx file."""
-
-
-def suffix(name: str) -> str:
-    """`.csv` for `a.csv.xz`."""
-    path = Path(name.lower())
-    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def names_of(kind: str) -> tuple[str, ...]:

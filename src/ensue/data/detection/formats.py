@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ensue.data.detection import signs
 from ensue.data.detection.format_table import FOLDERS, PAIRS, SENTENCES, TEXTS, by_sign, by_suffix
-from ensue.data.lines import Lines, is_blank, text_blocks
+from ensue.data.lines import Lines, is_blank
 from ensue.data.records.quoting import looks_delimited, seen_delimiter
 from ensue.data.records.record import SAMPLE_ROWS, json_records, sample
 from ensue.data.records.tables import DIALECTS
+from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
 from ensue.notices import say_once
 

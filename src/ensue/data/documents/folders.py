@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ensue.data.decoding import MAX_CHARACTERS, checked_encoding, decoded
+from ensue.data.decoding import checked_encoding, whole_text
 from ensue.data.documents.document import Document, shown_probabilities
 from ensue.data.files import visible
 from ensue.errors import DataError
@@ -28,21 +28,10 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
         for path in files:
             if path.is_dir():
                 raise DataError("a folder within a class; expected files", path)
-            yield Document((_text(path, encoding),), (folder.name,), str(path), 1)
+            yield Document((whole_text(path, encoding),), (folder.name,), str(path), 1)
 
 
 def write_folders(document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
     """A line with the file's name, a tab and the labels."""
     values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
     return "\t".join([document.path, *values]) + "\n"
-
-
-def _text(path: Path, encoding: str) -> str:
-    parts: list[str] = []
-    for block in decoded(path, encoding):
-        if "\0" in block:
-            raise DataError("a NUL character; expected text", path)
-        parts.append(block)
-        if sum(map(len, parts)) > MAX_CHARACTERS:
-            raise DataError(f"a text of more than {MAX_CHARACTERS:,} characters", path)
-    return "".join(parts)

@@ -11,18 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
-from xml.parsers import expat
 
-from ensue.data.decoding import MAX_CHARACTERS, blocks, checked_encoding
+from ensue.data.decoding import blocks, checked_encoding
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.records.columns import Column
 from ensue.data.records.record import sample
+from ensue.data.xml_reader import XmlReader
 from ensue.errors import DataError, nearest
-from ensue.parsing import MAX_DEPTH
 
-_CODES = {"bpt", "ept", "it", "ph", "ut"}
-"""Elements inside a text that hold codes of another format, such as the tags of a web page."""
 _ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.:-]+)["']""")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _BLOCK = 1 << 16
@@ -102,79 +99,30 @@ def _joined(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
     yield "".join(held)
 
 
-class _Reader:
+class _Reader(XmlReader):
     """Reads a text in blocks, and returns the units that end in each."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._characters
-        self.parser.EntityDeclHandler = self._declared
-        self.parser.SkippedEntityHandler = self._skipped
-        self.depth = self.hidden = self.size = self.fed = 0
-        self.language = ""
-        self.text: list[str] | None = None
-        self.unit: Unit | None = None
-        self.units: list[Unit] = []
+    root = "tmx"
+    codes = frozenset(("bpt", "ept", "it", "ph", "ut"))
+    language = ""
+    unit: Unit | None = None
 
-    def feed(self, block: str, *, is_last: bool = False) -> list[Unit]:
-        try:
-            self.parser.Parse(block, is_last)
-        except expat.ExpatError as error:
-            what = f"not XML ({expat.errors.messages[error.code]} in column {error.offset + 1})"
-            raise DataError(what, self.name, error.lineno) from None
-        self.fed += len(block)
-        if self.fed - max(0, self.parser.CurrentByteIndex) > 2 * MAX_CHARACTERS:
-            raise self._error(f"more than {MAX_CHARACTERS:,} characters in one tag or comment")
-        units, self.units = self.units, []
-        return units
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self._error(f"elements nested more than {MAX_DEPTH} deep")
-        if self.depth == 1 and tag != "tmx":
-            raise self._error(f"expected the element tmx, found {tag[:40]}")
+    def opened(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "tu":
             self.unit, self.size = Unit(self.parser.CurrentLineNumber, []), 0
         elif tag == "tuv":
             self.language = attributes.get("xml:lang") or attributes.get("lang", "")
         elif tag == "seg":
             self.text, self.hidden = [], 0
-        elif tag in _CODES:
-            self.hidden += 1
 
-    def _end(self, tag: str) -> None:
-        self.depth -= 1
-        if tag in _CODES:
-            self.hidden -= 1
-        elif tag == "seg" and self.text is not None:
+    def closed(self, tag: str) -> None:
+        if tag == "seg" and self.text is not None:
+            text = self.taken()
             if self.unit is not None:
-                self.unit.texts.append((self.language, "".join(self.text).strip()))
-            self.text = None
+                self.unit.texts.append((self.language, text))
         elif tag == "tu" and self.unit is not None:
-            self.units.append(self.unit)
+            self.found.append(self.unit)
             self.unit = None
-
-    def _characters(self, data: str) -> None:
-        if self.text is not None and not self.hidden:
-            self.text.append(data)
-            self.size += len(data)
-            if self.size > MAX_CHARACTERS:
-                raise self._error(f"a unit of more than {MAX_CHARACTERS:,} characters")
-
-    def _declared(self, *declaration: object) -> None:
-        raise self._error(f"an entity is declared ({str(declaration[0])[:40]}); entities are not expanded")
-
-    def _skipped(self, entity: str, is_parameter: bool) -> None:
-        if not is_parameter:
-            raise self._error(f"the entity &{entity[:40]}; is not known")
-
-    def _error(self, message: str) -> DataError:
-        return DataError(message, self.name, self.parser.CurrentLineNumber)
 
 
 def _is(language: str, name: str) -> bool:

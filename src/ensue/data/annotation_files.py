@@ -1,0 +1,149 @@
+"""Files of annotation tools as rows with tokens, spans or labels: brat, Label Studio, and spaCy's DocBin.
+
+Sources: brat, "Standoff format"; Label Studio, "Label Studio JSON format of annotated tasks"; spaCy, "DocBin".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ensue.data.decoding import whole_text
+from ensue.data.json_array import array_parts, begins_array, parted
+from ensue.errors import DataError, EnsueError, in_one_line
+from ensue.parsing import ParseError, parse_json
+
+Row = dict[str, Any]
+
+_BRAT_SPAN = re.compile(r"T\S*\t(\S+) (\d{1,9} \d{1,9}(?:;\d{1,9} \d{1,9})*)(?:\t.*)?")
+
+
+def brat_rows(path: Path, encoding: str) -> Iterator[Row]:
+    """The lines of the `.txt` beside an `.ann`, with their spans; lines that a span goes across are one.
+
+    Relations, events, attributes and notes are left out. Raises DataError (file:line) for a span that is not in the
+    text, overlaps another one, or has gaps.
+    """
+    text = whole_text(path.with_suffix(".txt"), encoding)
+    spans: list[tuple[int, int, str, int]] = []
+    for number, line in enumerate(whole_text(path, encoding).split("\n"), 1):
+        if line.startswith("T"):
+            spans.append((*_brat_span(line.rstrip("\r\n"), text, str(path), number), number))
+    spans.sort()
+    for before, behind in pairwise(spans):
+        if behind[0] < before[1]:
+            raise DataError(f"the span overlaps that of line {before[3]}; expected flat spans", path, behind[3])
+    start, place = 0, 0
+    for end in [*(match.end() for match in re.finditer("\n", text)), len(text)]:
+        inside = place
+        while inside < len(spans) and spans[inside][0] < end:
+            inside += 1
+        if inside > place and spans[inside - 1][1] > end:
+            continue
+        if text[start:end].strip():
+            found = [{"start": a - start, "end": b - start, "label": label} for a, b, label, _ in spans[place:inside]]
+            yield {"text": text[start:end].rstrip("\r\n"), "spans": found}
+        start, place = end, inside
+
+
+def spacy_rows(path: Path, encoding: str) -> Iterator[Row]:
+    """The sentences of a `.spacy` file with the labels of their words, or its documents with their categories."""
+    if find_spec("spacy") is None:
+        raise EnsueError(f"{path}: reading .spacy needs the package spacy: pip install spacy")
+    import spacy  # noqa: PLC0415 (not a dependency)
+    from spacy.tokens import DocBin  # noqa: PLC0415
+
+    try:
+        for doc in DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab):
+            labels = [label for label, score in doc.cats.items() if score >= 0.5]
+            if doc.cats:
+                yield {"text": doc.text, "label": labels[0] if len(labels) == 1 else labels}
+                continue
+            for part in doc.sents if doc.has_annotation("SENT_START") else (doc[:],):
+                words = [word for word in part if not word.is_space]
+                row: Row = {"tokens": [word.text for word in words]}
+                if doc.has_annotation("ENT_IOB"):
+                    names = [(word.ent_iob_, word.ent_type_) for word in words]
+                    row["ner_tags"] = [f"{prefix}-{name}" if prefix in ("B", "I") else "O" for prefix, name in names]
+                if doc.has_annotation("TAG") or doc.has_annotation("POS"):
+                    row["pos_tags"] = [word.tag_ or word.pos_ for word in words]
+                if words:
+                    yield row
+    except EnsueError:
+        raise
+    except Exception as error:
+        raise DataError(f"cannot be read by spacy: {in_one_line(str(error))}", path) from None
+
+
+def are_tasks(block: str, name: str) -> bool:
+    """Whether a text begins like Label Studio's export: an array of objects with data and annotations."""
+    is_array, chunks = begins_array(iter([block]))
+    with suppress(DataError, ParseError):  # which reading will raise
+        for _, part in array_parts(chunks, name) if is_array and '"annotations"' in block else ():
+            task = parse_json(parted(part)[1])
+            return isinstance(task.get("data"), dict) and isinstance(task.get("annotations"), list)
+    return False
+
+
+def task_rows(chunks: Iterator[str], name: str) -> Iterator[Row]:
+    """The tasks of Label Studio's export: their data, with the choices, spans and texts of the first annotation that is
+    not canceled, or of the one that is the ground truth. Tasks with canceled ones alone are left out.
+    """
+    _, chunks = begins_array(chunks)
+    for line, part in array_parts(chunks, name):
+        if not (text := parted(part)[1]).strip():
+            continue
+        try:
+            task = parse_json(text)
+            done = [made for made in task["annotations"] if not made.get("was_cancelled")]
+            if done or not task["annotations"]:
+                result = next((made for made in done if made.get("ground_truth")), *(done[:1] or [{}]))
+                yield {**task["data"], **_annotated(task["data"], result.get("result"))}
+        except (ParseError, KeyError, TypeError, AttributeError, ValueError, IndexError):
+            raise DataError("expected a task of Label Studio with data and annotations", name, line) from None
+
+
+def _annotated(data: Row, results: list[Row] | None) -> Row:
+    """What a person has made of a task, by the keys that are usual in rows. Raises what a wrong form raises."""
+    choices: dict[str, list[str]] = {}
+    spans, texts = [], {}
+    for result in results or ():
+        value = result["value"]
+        if result["type"] == "labels":
+            spans.append(_task_span(value, data.get("text")))
+        elif result["type"] == "choices" and "start" not in value:
+            choices.setdefault(result["from_name"], []).extend(value["choices"])
+        elif result["type"] == "textarea":
+            texts[result["from_name"]] = "\n".join(value["text"])
+    named = {"label" if len(choices) == 1 else key: made for key, made in choices.items()}
+    found = {key: made[0] if len(made) == 1 else made for key, made in named.items()} | texts
+    return found | ({"spans": spans} if spans or (results is not None and not found) else {})
+
+
+def _task_span(value: Row, text: Any) -> Row:
+    """A span in code points; in a browser, places may count UTF-16."""
+    start, end = value["start"], value["end"]
+    if isinstance(text, str) and value.get("text") not in (None, text[start:end]):
+        units = text.encode("utf-16-le", "surrogatepass")
+        one, two = (len(units[: 2 * place].decode("utf-16-le", "ignore")) for place in (start, end))
+        if text[one:two] == value["text"]:
+            start, end = one, two
+    return {"start": start, "end": end, "label": value["labels"][0]}
+
+
+def _brat_span(line: str, text: str, name: str, number: int) -> tuple[int, int, str]:
+    found = _BRAT_SPAN.fullmatch(line)
+    if found is None:
+        raise DataError("expected a span such as T1, a tab, and PER 0 5", name, number)
+    pieces = [tuple(map(int, piece.split())) for piece in found[2].split(";")]
+    start, end = pieces[0][0], pieces[-1][1]
+    if any(text[left[1] : right[0]].strip() for left, right in pairwise(pieces)):
+        raise DataError("a span with gaps; expected spans in one piece", name, number)
+    if not 0 <= start < end <= len(text):
+        raise DataError(f"the span {start} {end} is not in the text, which has {len(text):,} characters", name, number)
+    return start, end, found[1]

@@ -1,0 +1,44 @@
+"""The formats that become JSON lines before they are read, by the suffix of a file or by its first characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ensue.data.annotation_files import are_tasks, brat_rows, spacy_rows, task_rows
+from ensue.data.decoding import COMPRESSED, decoded
+from ensue.data.localization_files import po_rows, xliff_rows
+from ensue.data.row_files import PARQUET, as_lines, has_rows, json_lines
+
+ROWS: dict[str, Callable[[Path, str], Iterator[dict[str, Any]]]] = {
+    **dict.fromkeys((".po", ".pot"), po_rows),
+    **dict.fromkeys((".xlf", ".xliff"), xliff_rows),
+    ".ann": brat_rows,
+    ".spacy": spacy_rows,
+}
+"""The functions from a file and its encoding to its rows."""
+ROW_SUFFIXES = (*PARQUET, *ROWS)
+
+
+def suffix(name: str) -> str:
+    """`.csv` for `a.csv.xz`."""
+    path = Path(name.lower())
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def text_blocks(path: Path, encoding: str) -> Iterator[str]:
+    """The text of a file in blocks, decompressed; of one with rows, these as JSON lines."""
+    if has_rows(path):
+        return json_lines(path)
+    if read := ROWS.get(suffix(path.name)):
+        return as_lines([row] for row in read(path, encoding))
+    blocks = decoded(path, encoding)
+    return _json_blocks(blocks, str(path)) if suffix(path.name) == ".json" else blocks
+
+
+def _json_blocks(blocks: Iterator[str], name: str) -> Iterator[str]:
+    first = next(blocks, "")
+    whole = chain([first] if first else [], blocks)
+    yield from as_lines([row] for row in task_rows(whole, name)) if are_tasks(first, name) else whole
