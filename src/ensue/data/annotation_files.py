@@ -109,7 +109,7 @@ def task_rows(chunks: Iterator[str], name: str) -> Iterator[Row]:
 
 
 def _annotated(data: Row, results: list[Row] | None) -> Row:
-    """What a person has made of a task, by the keys that are usual in rows. Raises what a wrong form raises."""
+    """Labels, spans and texts of a task, by the keys that are usual in rows. Raises what a wrong form raises."""
     choices: dict[str, list[str]] = {}
     spans, texts = [], {}
     for result in results or ():
