@@ -43,7 +43,7 @@ class XmlReader(ABC):
         """Notes that an element ends."""
 
     def feed(self, block: str | bytes, *, is_last: bool = False) -> list[Any]:
-        """Feeds a block, and returns the new ones in `found`. Raises DataError (file:line) for what is not XML, or not to be read."""
+        """Feeds a block; returns what ends in it. Raises DataError (file:line) for what is not XML."""
         try:
             self.parser.Parse(block, is_last)
         except expat.ExpatError as error:
