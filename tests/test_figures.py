@@ -34,7 +34,7 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 70_000,
+    "Python lines of `src`": 71_000,
     "files of `src`": 606,
     "files of `tasks`": 160,
     "files loose in `tasks`": 2,
