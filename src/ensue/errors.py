@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 LONGEST = 5000
 """The most characters of a message. A path can have 4,096; other arguments can have any number."""
@@ -34,11 +35,29 @@ class EnsueError(Exception):
 
 
 class DataError(EnsueError):
-    """A file that cannot be read in its format; the message begins with `file:line:`."""
+    """A file that cannot be read in its format; the message begins with `file:line:`.
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
-        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
-        super().__init__(place + message)
+    `options` has for each setting of a recipe that the message names the option that `ensue data` has in its place.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        path: str | Path | None = None,
+        line: int | None = None,
+        *,
+        options: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        self.message, self.options = message, options
+        super().__init__(self.place + message)
+
+    def with_options(self) -> DataError:
+        """The error, in which advice on settings of a recipe becomes advice on options of `ensue data`."""
+        message = self.message
+        for setting, option in self.options.items():
+            message = message.replace(setting, option)
+        return DataError(self.place + message)
 
 
 class RecipeError(EnsueError):

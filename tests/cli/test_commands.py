@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -193,8 +194,11 @@ def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> N
 
 
 def test_recipes_are_listed_and_shown(ensue: Ensue, text: Path) -> None:
-    listed = ensue("recipes").out
-    assert all(name in listed for name in recipe_names())
+    listed = ensue("recipes").out.splitlines()
+    assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == sorted(recipe_names())
+    assert max(map(len, listed)) <= 80
+    assert "tagger: sentences with a label for each word" in listed
+    assert any(re.match(r"  char-lstm +5 min  Characters with one LSTM", line) for line in listed)
     for name in recipe_names():
         Path("shown.toml").write_text(ensue("recipes", name).out, encoding="utf-8")
         assert read_recipe("shown.toml") == read_recipe(name)

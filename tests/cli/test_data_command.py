@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -359,3 +360,17 @@ def test_a_reader_that_goes_away_hears_nothing_more() -> None:
         process.stdout = None
         _, complaint = process.communicate(b"\n")
     assert (process.returncode, complaint) == (0, b"")
+
+
+def test_train_without_a_recipe_proposes_one(refused: Callable[..., str]) -> None:
+    data = write("my names.conll", "Anna B-PER\n\nBonn B-LOC\n")
+    said = refused("train", data, "--set", "train.epochs=2", "--valid", "v.conll")
+    assert said.startswith(f"which recipe? {data} is taken for columns: labeled sentences")
+    command = "ensue train tag-lstm-crf --train 'my names.conll' --set train.epochs=2 --valid v.conll --out tagger"
+    assert said.endswith(f"; try: {command}")
+    assert refused("train", "--train", data, "--out", "mine").endswith("--train 'my names.conll' --out mine")
+    assert "nothing can be learned" in refused("train", write("x.conll", "Anna\n\nBonn\n"), "--out", "mine")
+    assert refused("train", write("x.jsonl", '{"text": "a"\n')).startswith("x.jsonl:1: ")
+    assert (
+        refused("train", write("my.recipe", "[train]\nsteps = 1\n"), "--train", "nowhere") == "Missing option '--out'."
+    )

@@ -52,11 +52,14 @@ def quickstart(
 
 
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed.", show_default=False),
+    ] = None,
     train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
     valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
     test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
-    out: Annotated[Path, typer.Option(help="The run directory.", show_default=False)] = ...,  # type: ignore[assignment]
+    out: Annotated[Path | None, typer.Option(help="The run directory; training needs it.", show_default=False)] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ..."),
@@ -77,9 +80,13 @@ def train(
     ] = 600,
 ) -> None:
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
+    if not resume and (data := train if recipe is None else _data_of(recipe)):
+        raise EnsueError(_proposal(data, out, settings or [], {"--valid": valid, "--test": test}))
+    if recipe is None and not resume:
+        raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
+    if out is None:
+        raise EnsueError("Missing option '--out'.")
     if recipe is None:
-        if not resume:
-            raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
     with among_processes(processes, timeout) as speaks:
@@ -90,6 +97,29 @@ def train(
         say(f"wrote {out}: curve.png, README.md; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
+
+
+def _data_of(recipe: str) -> str:
+    """The argument, if it is a path of data in the place of a recipe; else ""."""
+    from ensue.parsing import MAX_TOML, parse_toml, read_bounded
+    from ensue.recipe import recipe_names
+
+    path = Path(recipe)
+    if recipe in recipe_names() or path.suffix == ".toml" or not path.exists():
+        return ""
+    try:
+        parse_toml(read_bounded(path, MAX_TOML))
+    except (OSError, ValueError):
+        return recipe
+    return ""
+
+
+def _proposal(data: str, out: Path | None, settings: list[str], paths: dict[str, str]) -> str:
+    """The question for a recipe, with the command that answers it."""
+    from ensue.console.data_summary import proposal
+
+    more = [("--set", setting) for setting in settings] + [item for item in paths.items() if item[1]]
+    return f"which recipe? {proposal(data, str(out or ''), [part for pair in more for part in pair])}"
 
 
 def first_use(task: str, run: Path) -> str:
@@ -121,7 +151,7 @@ def recipes(
             known[each] = read_recipe(each)
         except EnsueError as error:  # of another package
             say(str(error))
-    show_recipes(list(known.items()))
+    show_recipes(known)
 
 
 def machine(

@@ -1,39 +1,19 @@
-"""The tables of `ensue data`: lengths, labels, spans, columns. `data_summary` decides which are shown."""
+"""The pieces of reports of `ensue data`: tables of lengths and of counts, numbers and names as people read them."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
 
-from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_sentences import JsonSentences
-from ensue.data.survey.counts import MOST_VALUES, LabeledSummary, Lengths
-from ensue.data.survey.document_survey import DocumentSummary
-from ensue.data.survey.sentence_survey import SentenceSummary
-from ensue.errors import distinct_names, listed
+from ensue.data.survey.counts import MOST_REMEMBERED, Lengths, Repeats
+from ensue.errors import distinct_names
 
 MOST_ROWS = 25
 _WIDE = 10_000
-_KEYS = ("feats.", "misc.")
-
-
-def labeled_tables(summary: LabeledSummary) -> Iterator[Table]:
-    unit = "sentence" if isinstance(summary, SentenceSummary) else "text"
-    parts = [""] if len(summary.lengths) == 1 else ["first ", "second "]
-    yield length_table({f"words in a {part}{unit}": of for part, of in zip(parts, summary.lengths, strict=True)})
-    is_sentences = isinstance(summary, SentenceSummary)
-    if summary.labels:
-        total = summary.labels.total() if is_sentences else summary.size
-        yield label_table("words" if is_sentences else "texts", summary.labels, total)
-    if isinstance(summary, SentenceSummary):
-        if summary.span_lengths:
-            yield _span_table(summary.span_lengths)
-        if summary.columns.counts:
-            yield _column_table(summary)
 
 
 def length_table(rows: Mapping[str, Lengths]) -> Table:
@@ -46,19 +26,11 @@ def length_table(rows: Mapping[str, Lengths]) -> Table:
 
 def label_table(unit: str, counts: Counter[str], total: int) -> Table:
     table = table_of("label", unit, "share")
-    _add_counts(table, counts, total)
+    add_counts(table, counts, total)
     return table
 
 
-def _span_table(spans: Mapping[str, Lengths]) -> Table:
-    table = table_of("spans of", "spans", "share", "words on average", "longest")
-    counts = Counter({name: len(lengths) for name, lengths in spans.items()})
-    words = {name: (f"{lengths.mean:.2f}", f"{lengths.quantile(1):,}") for name, lengths in spans.items()}
-    _add_counts(table, counts, counts.total(), words)
-    return table
-
-
-def _add_counts(
+def add_counts(
     table: Table, counts: Counter[str], total: int, more: Mapping[str, tuple[str, ...]] | None = None
 ) -> None:
     """Adds a row for each of the most frequent names, and one for all others. `more` are further cells by name."""
@@ -71,48 +43,6 @@ def _add_counts(
         table.add_row(f"and {len(rest):,} more", f"{count:,}", _share(count, total))
 
 
-def _column_table(summary: SentenceSummary) -> Table:
-    table = table_of("other columns", "distinct values", "most frequent", left=2)
-    columns = summary.columns.counts
-    plain = [name for name in columns if not (name.startswith(_KEYS) and summary.taken.format == Conllu.name)]
-    for name in plain[:MOST_ROWS]:
-        number = f"over {MOST_VALUES:,}" if len(columns[name]) > MOST_VALUES else f"{len(columns[name]):,}"
-        table.add_row(column_name(summary, name), number, listed([value for value, _ in ranked(columns[name])]))
-    if len(plain) > MOST_ROWS:
-        table.add_row(f"and {len(plain) - MOST_ROWS:,} more")
-    for prefix in _KEYS:
-        keys = Counter(
-            {name: columns[name].total() for name in columns if name not in plain and name.startswith(prefix)}
-        )
-        if keys:
-            entries = [f"{name.removeprefix(prefix)} ({len(columns[name]):,})" for name, _ in ranked(keys)]
-            table.add_row(f"{prefix}KEY", f"{len(keys):,} keys", listed(entries))
-    return table
-
-
-def columns_of_table(summary: DocumentSummary) -> Iterator[Table]:
-    """The columns that are neither label nor text; all columns if label and text could not be found."""
-    columns, layout = summary.columns.counts, summary.layout
-    is_unclear = summary.error is not None and not summary.is_labeled
-    used = [column for column in (layout.labels, *layout.texts) if column is not None and not is_unclear]
-    known = {str(column.number) if column.number else column.name for column in used}
-    names = [name for name in columns if name not in known]
-    if not names:
-        return
-    rows = max(counts.total() for counts in columns.values()) - layout.header
-    kind = "columns" if is_unclear else "other columns"
-    table = table_of(kind, f"distinct in {counted(rows, 'row')}", "first row", left=2)
-    for name in names[:MOST_ROWS]:
-        values = list(columns[name])
-        title = f'"{shown(name)}"' if summary.taken.format == JsonSentences.name else f"column {name}"
-        title += f' "{shown(values[0])}"' if layout.header else ""
-        below = values[layout.header :]
-        table.add_row(title, f"{len(below):,}", shown(below[0]) if below else "")
-    if len(names) > MOST_ROWS:
-        table.add_row(f"and {len(names) - MOST_ROWS:,} more")
-    yield table
-
-
 def table_of(*names: str, left: int = 0) -> Table:
     """A table with numbers in all columns but the first and the one at `left`."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -121,14 +51,15 @@ def table_of(*names: str, left: int = 0) -> Table:
     return table
 
 
-def column_name(summary: SentenceSummary, name: str) -> str:
-    if summary.taken.format == JsonSentences.name:
-        return f'"{name}"'
-    return f"column {name}" if summary.width else name
-
-
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def repeated(repeats: Repeats, count: str, what: str) -> str:
+    """The `count` of repeated texts, and how many have other labels or targets (`what`)."""
+    other = repeats.with_other_labels
+    part = f" (of the first {MOST_REMEMBERED:,} distinct ones)" if repeats.is_partial else ""
+    return f"{count}, {f'{other:,} of them with other' if other else 'with the same'} {what}{part}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -10,10 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ensue.errors import distinct_names, listed
-from ensue.recipe import Recipe
+from ensue.recipe import Recipe, TrainRecipe
+from ensue.tasks import task_entries
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
     from ensue.tasks.contract.task import Scores
+
+_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 
 def show_scores(scores: Scores) -> None:
@@ -71,15 +74,31 @@ def show_pairs(result: Any) -> None:
     Console(highlight=False).print(table)
 
 
-def show_recipes(recipes: list[tuple[str, Recipe]]) -> None:
-    """Prints name, description, budget and measured scores of each recipe."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("recipe", "what", "budget", "measured"):
-        table.add_column(column, overflow="fold", no_wrap=column == "recipe")
-    for name, recipe in recipes:
-        budget = recipe.train.budget
-        table.add_row(name, recipe.about, f"{getattr(recipe.train, budget):g} {budget}", recipe.measured)
-    Console(highlight=False).print(table)
+def show_recipes(recipes: Mapping[str, Recipe]) -> None:
+    """Prints a line for each recipe, by task: name, budget and the beginning of its description."""
+    whats = dict.fromkeys([entry.recipe for entry in task_entries()] + [type(recipe) for recipe in recipes.values()])
+    width = max(map(len, recipes), default=0)
+    console = Console(highlight=False, markup=False)
+    for kind in whats:
+        group = {name: recipe for name, recipe in recipes.items() if type(recipe) is kind}
+        if not group:
+            continue
+        console.print(f"{kind.what}: {kind.reads}" if kind.reads else kind.what, style="bold")
+        for name, recipe in group.items():
+            line = f"  {name:{width}}  {_budget(recipe.train):>10}  {recipe.about}"
+            console.print(line, overflow="ellipsis", no_wrap=True)
+        console.print()
+    console.print("s, min, h: how long training takes; epochs: how often it reads the data.")
+    console.print("`ensue recipes NAME` shows a recipe: source, measured scores, all keys.")
+
+
+def _budget(train: TrainRecipe) -> str:
+    """The budget in ten characters."""
+    amount = getattr(train, train.budget)
+    if train.budget != "seconds":
+        return f"{amount:g} {train.budget}" if amount < 100_000 else f"{amount / 1000:g}k {train.budget}"
+    unit, seconds = next((unit, size) for unit, size in _UNITS if amount >= size)
+    return f"{amount / seconds:g} {unit}"
 
 
 def _number(value: Any) -> str:

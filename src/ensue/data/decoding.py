@@ -144,12 +144,13 @@ def _undecodable(name: str, encoding: str, error: UnicodeDecodeError, line: int,
     byte = error.object[error.start]
     what = f"not {encoding.upper()} (byte 0x{byte:02x} in column {column})"
     if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        advice = "--encoding utf-16 (in training --set data.encoding=utf-16) reads it"
+        advice = "--encoding utf-16", " (in training --set data.encoding=utf-16)", " reads it"
     elif encoding.startswith("utf-8") and _fits(error.object, "cp1252"):
-        advice = "Windows' Western European is --encoding cp1252 (in training --set data.encoding=cp1252)"
+        advice = "Windows' Western European is --encoding cp1252", " (in training --set data.encoding=cp1252)", ""
     else:
-        advice = "name the file's own with --encoding (in training --set data.encoding=...)"
-    return DataError(f"{what}; {advice}", name, line)
+        advice = "name the file's own with --encoding", " (in training --set data.encoding=...)", ""
+    option, training, rest = advice
+    return DataError(f"{what}; {option}{training}{rest}", name, line, options={training: ""})
 
 
 def _fits(block: bytes, encoding: str) -> bool:

@@ -20,6 +20,8 @@ from ensue.errors import DataError, nearest
 
 FORMAT_OPTION = "--format (in training --set data.format=...)"
 """Where the user says what the format is."""
+IN_OPTIONS = {FORMAT_OPTION: "--format"}
+"""The option of `ensue data` in its place; see `DataError`."""
 
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
@@ -64,7 +66,7 @@ def common_format(formats: Mapping[str, str]) -> str:
     for name, other in formats.items():
         if other != found:
             advice = f"a glob chooses some, or {FORMAT_OPTION} says what all are"
-            raise DataError(f"it looks like {other}, but {first} like {found}; {advice}", name)
+            raise DataError(f"it looks like {other}, but {first} like {found}; {advice}", name, options=IN_OPTIONS)
     return found
 
 

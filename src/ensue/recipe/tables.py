@@ -208,6 +208,8 @@ class Recipe(Table):
 
     what: ClassVar[str]
     """The name of a model, such as "tagger"."""
+    reads: ClassVar[str] = ""
+    """The data that it needs, in a few words."""
     has_own_update: ClassVar[bool] = False
     """Whether the task changes the weights by itself, on the CPU (`Task.update`). Then one thread is the default, and
     no profile of the machine is asked.

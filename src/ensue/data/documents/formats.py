@@ -12,7 +12,7 @@ from ensue.data.documents.document import Choice, Document, DocumentFormat, Layo
 from ensue.data.documents.folders import write_folders
 from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, UnlabeledLines
 from ensue.data.documents.record_documents import RecordDocuments
-from ensue.data.files import FORMAT_OPTION
+from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
@@ -44,12 +44,14 @@ def detect_lines(
     name = csv_format(lines) if name == "csv" else name
     if not name:
         formats = ", ".join([*FORMATS, FOLDERS])
-        raise DataError(f"no labels found; {FORMAT_OPTION} says what it is ({formats})", lines.name)
+        raise DataError(f"no labels found; {FORMAT_OPTION} says what it is ({formats})", lines.name, options=IN_OPTIONS)
     if like is not None:
         return _layout_like(like, name, lines, choice)
     layout = FORMATS[name].layout(lines, choice)
     if not layout.texts and (choice.texts or choice.labels):
-        raise DataError(f"{name} has no columns; data.texts and data.labels are for tsv, csv and json", lines.name)
+        what = "data.texts and data.labels"
+        in_options = {what: "--words and --labels"}
+        raise DataError(f"{name} has no columns; {what} are for tsv, csv and json", lines.name, options=in_options)
     if not layout.group and choice.group:
         raise no_groups(name, lines.name)
     return layout

@@ -175,7 +175,9 @@ class _Table:
             return found[0]
         columns = ", ".join(map(str, found or self.columns))
         which = f"it may be {columns}" if found else f"none of {columns} looks like it"
-        raise DataError(f"cannot tell which is the {kind}: {which}; --set data.{key}=... names it", self.name)
+        setting, option = f"--set data.{key}=...", f"--{'words' if key == 'texts' else key} NAME"
+        message = f"cannot tell which is the {kind}: {which}; {setting} names it"
+        raise DataError(message, self.name, options={setting: option})
 
 
 def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:

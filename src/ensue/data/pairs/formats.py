@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from ensue.data.detection.format_table import ALIGNED, READERS, TABBED
 from ensue.data.detection.formats import csv_format, pair_format
-from ensue.data.files import FORMAT_OPTION
+from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
 from ensue.data.pairs.line_formats import Cmudict, Scan, SourceLines
 from ensue.data.pairs.pair import PairChoice, PairFormat, PairLayout
@@ -49,9 +49,15 @@ def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
     if not name:
         formats = ", ".join(format for format in FORMATS if format != "plain")
         advice = f"two files with a comma between them, or {FORMAT_OPTION} says what it is ({formats})"
-        raise DataError(f"no pairs found; expected a source, a tab and a target in each line, {advice}", lines.name)
+        raise DataError(
+            f"no pairs found; expected a source, a tab and a target in each line, {advice}",
+            lines.name,
+            options=IN_OPTIONS,
+        )
     if name in _WITHOUT_COLUMNS and (choice.sources or choice.targets):
-        raise DataError(f"{name} has no columns; data.sources and data.targets are for tables and JSON", lines.name)
+        what = "data.sources and data.targets"
+        in_options = {what: "--sources and --targets"}
+        raise DataError(f"{name} has no columns; {what} are for tables and JSON", lines.name, options=in_options)
     layout = FORMATS[name].layout(lines, choice)
     if choice.group and not layout.group:
         raise DataError(f"{name} has no columns; data.group is for tables and JSON", lines.name)

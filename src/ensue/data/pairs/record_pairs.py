@@ -71,10 +71,11 @@ def _by_order(columns: Sequence[Column], sources: Columns, targets: Columns) -> 
 
 def _unclear(columns: Sequence[Column], *, needs_source: bool, needs_target: bool, file: str) -> DataError:
     sides = ["source"] * needs_source + ["target"] * needs_target
-    settings = " and ".join(f"data.{side}s=..." for side in sides)
+    settings = "--set " + " and ".join(f"data.{side}s=..." for side in sides)
+    options = " and ".join(f"--{side}s NAME" for side in sides)
     known = ", ".join(map(str, columns))
     columns_are = f"which column is the {' and which the '.join(sides)}: there are {known}"
-    return DataError(f"cannot tell {columns_are}; --set {settings} says it", file)
+    return DataError(f"cannot tell {columns_are}; {settings} says it", file, options={settings: options})
 
 
 class RecordPairs(PairFormat):

@@ -73,8 +73,9 @@ class PairSource:
         choice = self.choice
         if format not in ("", ALIGNED) or choice.sources or choice.targets or choice.group:
             asked = {"format": format, "sources": choice.sources, "targets": choice.targets, "group": choice.group}
-            what = f"data.{next(key for key, value in asked.items() if value)}"
-            raise DataError(f"two files have lines, not columns; {what} is for one file", location)
+            key = next(key for key, value in asked.items() if value)
+            message = f"two files have lines, not columns; data.{key} is for one file"
+            raise DataError(message, location, options={f"data.{key}": f"--{key}"})
         for name in names:
             if files_of(name) != (expanded(name),):
                 raise DataError("aligned files are named one by one; found a folder or a glob", name)

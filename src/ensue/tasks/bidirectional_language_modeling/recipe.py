@@ -41,6 +41,7 @@ class BidirectionalRecipe(Recipe):
     """The recipe of a bidirectional language model."""
 
     what: ClassVar[str] = "bidirectional language model"
+    reads: ClassVar[str] = "running text"
 
     task: Literal["bidirectional-language-modeling"] = "bidirectional-language-modeling"
     data: CorpusRecipe = CorpusRecipe()

@@ -33,6 +33,7 @@ class CaptioningRecipe(FramesRecipe):
     """The recipe of a model that writes captions."""
 
     what: ClassVar[str] = "captioner"
+    reads: ClassVar[str] = "images with captions"
 
     task: Literal["captioning"] = "captioning"
     data: CaptionData = CaptionData()

@@ -53,6 +53,7 @@ class ClassificationRecipe(WordsRecipe):
     """The recipe of a classifier."""
 
     what: ClassVar[str] = "classifier"
+    reads: ClassVar[str] = "texts, or pairs of texts, with labels"
     unit: ClassVar[str] = "a text"
     most_words: ClassVar[int] = 250_000
     too_long: ClassVar[str] = "cut it, or train with data.max_tokens, which reads a part of long texts"
@@ -66,6 +67,7 @@ class FrameClassificationRecipe(FramesRecipe):
     """The recipe of a classifier of frames."""
 
     what: ClassVar[str] = "classifier of frames"
+    reads: ClassVar[str] = "series of real vectors with labels"
 
     task: Literal["frame-classification"] = "frame-classification"
     head: PoolingHeadSpecification = PoolingHeadSpecification()

@@ -32,6 +32,7 @@ class DrawingRecipe(Recipe):
     """The recipe of a model that paints."""
 
     what: ClassVar[str] = "painter"
+    reads: ClassVar[str] = "images"
 
     task: Literal["drawing"] = "drawing"
     data: DrawingData = DrawingData()

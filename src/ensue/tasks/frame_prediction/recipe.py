@@ -23,6 +23,7 @@ class FramePredictionRecipe(FramesRecipe):
     """The recipe of a model of the next frame."""
 
     what: ClassVar[str] = "model of frames"
+    reads: ClassVar[str] = "series of real vectors"
 
     task: Literal["frame-prediction"] = "frame-prediction"
     directions: Directions = ONE_WAY

@@ -15,6 +15,7 @@ class GlimpsesRecipe(FramesRecipe):
     """The recipe of a model that reads images in glimpses. Both of its recurrent layers are `[encoder]`s."""
 
     what: ClassVar[str] = "reader of images in glimpses"
+    reads: ClassVar[str] = "images with sequences of symbols"
 
     task: Literal["glimpses"] = "glimpses"
     directions: Directions = ONE_WAY

@@ -42,6 +42,7 @@ class LabelingRecipe(WordsRecipe):
     """The recipe of a tagger."""
 
     what: ClassVar[str] = "tagger"
+    reads: ClassVar[str] = "sentences with a label for each word"
     unit: ClassVar[str] = "a sentence"
     most_words: ClassVar[int] = 100_000  # fewer than of a text, as more is kept of each word
     too_long: ClassVar[str] = "end sentences with a line end, or with a blank line between columns"
@@ -56,6 +57,7 @@ class FrameLabelingRecipe(FramesRecipe):
     """The recipe of a tagger of frames."""
 
     what: ClassVar[str] = "tagger of frames"
+    reads: ClassVar[str] = "series of real vectors with a label for each"
 
     task: Literal["frame-labeling"] = "frame-labeling"
     head: PathHeadSpecification = PathHeadSpecification()

@@ -31,6 +31,7 @@ class LanguageModelingRecipe(Recipe):
     """The recipe of a language model."""
 
     what: ClassVar[str] = "language model"
+    reads: ClassVar[str] = "running text"
 
     task: Literal["language-modeling"] = "language-modeling"
     data: CorpusRecipe = CorpusRecipe()

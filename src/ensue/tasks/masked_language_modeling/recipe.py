@@ -81,6 +81,7 @@ class MaskedLanguageModelingRecipe(Recipe):
     """The recipe of a masked language model."""
 
     what: ClassVar[str] = "masked language model"
+    reads: ClassVar[str] = "running text"
 
     task: Literal["masked-language-modeling"] = "masked-language-modeling"
     data: MaskedData = MaskedData()

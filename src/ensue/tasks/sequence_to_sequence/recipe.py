@@ -74,6 +74,7 @@ class SequenceToSequenceRecipe(Recipe):
     """The recipe of a model from sequence to sequence."""
 
     what: ClassVar[str] = "sequence-to-sequence model"
+    reads: ClassVar[str] = "pairs of texts: source and target"
 
     task: Literal["sequence-to-sequence"] = "sequence-to-sequence"
     data: PairData = PairData()

@@ -132,6 +132,7 @@ class WordVectorsRecipe(Recipe):
     """The recipe of word vectors."""
 
     what: ClassVar[str] = "table of word vectors"
+    reads: ClassVar[str] = "running text"
     has_own_update: ClassVar[bool] = True
 
     task: Literal["word-vectors"] = "word-vectors"
