@@ -45,7 +45,7 @@ def report(summary: Summary, **columns: str) -> str:
 
 
 def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
-    """What data are taken for, and the command that trains on them, with `more` arguments.
+    """The format that data are taken for, and the command that trains on them, with `more` arguments.
 
     Raises EnsueError for data that cannot be read, or that nothing can be learned from.
     """
