@@ -38,7 +38,7 @@ FLOORS = [
     ["inspection"],
     ["tasks"],
     ["training"],
-    ["comparison", "library", "exchange", "trackers", "search", "testing"],
+    ["sklearn", "comparison", "library", "exchange", "trackers", "search", "testing"],
     ["serving"],
     ["__main__", "cli", "console", "quickstart"],
 ]

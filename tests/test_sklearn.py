@@ -1,0 +1,97 @@
+"""Classifiers and taggers as estimators of scikit-learn."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError, SkipTestWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+import ensue
+from ensue.sklearn import Tagger, TextClassifier
+
+TEXTS = [f"a {word} film number {number}" for number in range(20) for word in ("good", "bad")]
+MARKS = [1, 0] * 20
+SENTENCES, TAGS = [["a", "dog"], ["the", "cat"]] * 10, [["D", "N"]] * 20
+STEPS = {"train.steps": 20}
+SMALL = STEPS | {"head.ngram_buckets": 1000}
+
+
+@pytest.fixture(scope="module")
+def classifier() -> TextClassifier:
+    return TextClassifier(settings=SMALL, random_state=3).fit(TEXTS, MARKS)
+
+
+def test_predictions_are_those_of_the_run(classifier: TextClassifier) -> None:
+    shares = classifier.predict_proba(TEXTS[:4])
+    assert classifier.classes_.tolist() == [0, 1]
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    assert classifier.predict(TEXTS).tolist() == MARKS
+    assert classifier.score(TEXTS, MARKS) == 1
+    (found,) = ensue.load(classifier.run_).predict(TEXTS[:1])
+    assert found.probabilities == {"0": shares[0, 0], "1": shares[0, 1]}
+    assert classifier.predict_proba([]).shape == (0, 2)
+
+
+def test_a_pickle_holds_the_run(classifier: TextClassifier) -> None:
+    again = pickle.loads(pickle.dumps(classifier))
+    assert again.run_ != classifier.run_
+    assert (again.predict_proba(TEXTS) == classifier.predict_proba(TEXTS)).all()
+    run = again.run_
+    del again
+    assert not run.exists()
+
+
+def test_a_clone_knows_its_parameters_alone(classifier: TextClassifier) -> None:
+    again = clone(classifier).set_params(settings__seed=1)
+    assert again.get_params()["settings"] == SMALL | {"seed": 1}
+    assert classifier.get_params()["settings__train.steps"] == 20
+    with pytest.raises(NotFittedError):
+        again.predict(TEXTS)
+    with pytest.warns(SkipTestWarning, match="requires input"):  # the checks of tables of numbers
+        check_estimator(TextClassifier())
+
+
+def test_a_tagger_labels_words(tmp_path: Path) -> None:
+    tagger = Tagger(settings=STEPS, out=tmp_path / "run").fit(SENTENCES, TAGS)
+    assert tagger.predict([["a", "cat"], []]) == [["D", "N"], []]
+    assert tagger.score(SENTENCES, TAGS) == 1
+    assert tagger.run_ == tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "complaint"),
+    [
+        ("one text", [1], "a list of texts; found one string"),
+        (["a", 3], [0, 1], "number 1 is 3"),
+        (["a", ("b", "c", "d")], [0, 1], "number 1 is"),
+        (["a", "b"], [0], r"expected \(2,\), found \(1,\)"),
+        (["a", "b"], np.array(["1", 1], dtype=object), "two labels are written alike|not supported"),
+    ],
+)
+def test_what_does_not_go_together(X: Any, y: Any, complaint: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=complaint):
+        TextClassifier().fit(X, y)
+
+
+def test_a_recipe_of_another_task() -> None:
+    with pytest.raises(ValueError, match="a Tagger does not learn 'classification', the task of 'classify-bag'"):
+        Tagger("classify-bag").fit(SENTENCES, TAGS)
+    with pytest.raises(ValueError, match="sentence 0: expected a list of words, and a label for each"):
+        Tagger().fit(["a dog"], [["D", "N"]])
+
+
+@pytest.mark.slow
+def test_a_search_over_keys_of_a_recipe_in_a_pipeline() -> None:
+    whole = Pipeline([("classifier", TextClassifier(settings=SMALL))])
+    search = GridSearchCV(whole, {"classifier__settings__train.steps": [1, 20]}, cv=2, n_jobs=2).fit(TEXTS, MARKS)
+    assert search.best_params_ == {"classifier__settings__train.steps": 20}
+    pairs = [(f"a {number}", other) for number in range(20) for other in ("a", "b")]
+    found = TextClassifier("classify-pairs", settings=STEPS).fit(pairs, ["same", "other"] * 20)
+    assert found.classes_.tolist() == ["other", "same"]
+    assert found.predict_proba(pairs).shape == (40, 2)
