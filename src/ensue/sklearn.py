@@ -39,7 +39,7 @@ SETTING = "settings__"
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """What `TextClassifier` and `Tagger` share: a recipe that is trained in a run directory.
+    """A recipe that is trained in a run directory: the base of `TextClassifier` and `Tagger`.
 
     `recipe` is a name or a TOML file ("" is the class's own), and `settings` change it. A search over one key of the
     recipe names it `settings__KEY`, as in `{"settings__train.steps": [100, 300]}`. The run is in the directory `out`,
