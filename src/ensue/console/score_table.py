@@ -43,8 +43,8 @@ def _record(line: str | None) -> dict[str, Any]:
 
 
 def _what(record: Mapping[str, Any]) -> dict[str, Any]:
-    """All of it but its nats and the number of its tokens, which is the run's own."""
-    return {key: value for key, value in record.items() if key not in (NATS, "tokens")}
+    """All of it but its nats, the number of its tokens, which is the run's own, and the text of an unknown token."""
+    return {key: value for key, value in record.items() if key not in (NATS, "tokens", "text")}
 
 
 def _shown(record: Mapping[str, Any]) -> str:
