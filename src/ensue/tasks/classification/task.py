@@ -234,10 +234,8 @@ def score_classifier(
     """The scores of the labels from the model's probabilities (N, K). Raises EnsueError if there is no text."""
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
-    tally = ClassificationTally(labels.names, multiple=labels.multiple)
-    for names, shares in zip(gold, probabilities, strict=True):
-        tally.add(names, shares, labels.chosen(shares))
-    return tally.scores()
+    pairs = zip(gold, probabilities, strict=True)
+    return scores_of(labels, (Judged(names, labels.chosen(shares), shares) for names, shares in pairs))
 
 
 def with_best_threshold(

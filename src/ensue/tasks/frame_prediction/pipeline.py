@@ -24,7 +24,6 @@ from ensue.metrics.frames import FrameScores
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
 from ensue.runs.weights import written_beside
-from ensue.tasks.contract.length import check_generated, most_read
 from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
@@ -33,7 +32,7 @@ from ensue.tasks.contract.portable import (
     state_from,
     state_tensors,
 )
-from ensue.tasks.contract.windows import WHOLE, Shard
+from ensue.tasks.contract.windows import WHOLE, Shard, check_generated, most_read
 from ensue.tasks.frame_prediction.generation import PICTURES, draw_series, free_running, next_moments
 from ensue.tasks.frame_prediction.page import inspect_series
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe

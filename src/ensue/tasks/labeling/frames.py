@@ -23,8 +23,8 @@ from ensue.tasks.labeling.data import frame_labels
 from ensue.tasks.labeling.decoding import TaggedFrames
 from ensue.tasks.labeling.portable import tag_settings
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe
-from ensue.tasks.labeling.scoring import Judged, items_of, scores_of
 from ensue.tasks.labeling.series_page import inspect_series
+from ensue.tasks.labeling.task import Judged, items_of, scores_of
 
 
 @dataclass(frozen=True)

@@ -35,16 +35,15 @@ from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.page import inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.labeling.scoring import items_of, scores_of, with_mistakes
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence, aligned
+from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.tasks.words.kept_vectors import LayersOfTexts
-from ensue.tasks.words.lacking import new_value
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
 from ensue.text.labels import Labels
-from ensue.text.lexicon import Lexicon
+from ensue.text.lexicon import Lexicon, new_value
 
 WINDOW_WORDS = 32_768
 """The number of words that are held and sorted by length. A file of any length is read in constant memory."""

@@ -20,9 +20,8 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.length import most_read
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.windows import WHOLE, Shard
+from ensue.tasks.contract.windows import WHOLE, Shard, most_read
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.page import inspect_output

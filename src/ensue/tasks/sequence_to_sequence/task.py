@@ -19,9 +19,8 @@ from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
 from ensue.ranks import spread
-from ensue.tasks.contract.length import MOST_ATTENDED, check_read, most_read
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, NamedScores, on_device
-from ensue.tasks.contract.windows import windows
+from ensue.tasks.contract.windows import MOST_ATTENDED, check_read, most_read, windows
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures

@@ -21,10 +21,9 @@ from ensue.models.modules import device_of
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.lacking import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
-from ensue.text.lexicon import Lexicon
+from ensue.text.lexicon import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking, Lexicon
 
 
 class WordPipeline(Predictor):

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from ensue.tasks.words.lacking import NEW_CHARACTERS, Lacking
-from ensue.text.lexicon import Lexicon
+from ensue.text.lexicon import NEW_CHARACTERS, Lacking, Lexicon
 from ensue.text.tokens import words_in
 
 HERE = Path(__file__).parent
