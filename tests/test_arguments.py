@@ -12,7 +12,7 @@ from ensue.errors import EnsueError
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from test_pipeline import pipeline_of
+from language_pipelines import pipeline_of
 from training.tiny import run_tiny
 from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures
 

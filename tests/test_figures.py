@@ -22,13 +22,13 @@ from ensue.recipe import read_recipe
 from ensue.runs.reporter import Reporter, StepReport
 from ensue.serving.service import Service
 from ensue.training.run import train_run
-from kept_runs.test_kept_runs import unpacked
+from kept_runs.make import unpacked
 from page_data import tiny
 from pages import REPOSITORY
 from serving import conftest
 from serving.client import Client
 from serving.conftest import TEXT, language_pipeline
-from test_floor_plan import SOURCE, circles
+from source_imports import SOURCE, circles
 from training.tiny_texts import without_pictures
 
 serve = conftest.serve

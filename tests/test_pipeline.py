@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,25 +13,12 @@ from ensue.errors import ContextError, EnsueError, RunError
 from ensue.library import load
 from ensue.metrics.language import LanguageScores
 from ensue.models.build_text import build_language_model
-from ensue.models.specification import describe_encoder
 from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.texts.scoring import TextScorer
 from ensue.text.tokenizers import train_tokenizer
+from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
-
-TEXT = "The sea was calm.\nNobody spoke, and the sea was calm: nothing ended; été, naïve.\n" * 3
-
-
-def pipeline_of(kind: str, specification: dict[str, Any] | None = None) -> LanguagePipeline:
-    tokenizer = train_tokenizer(kind, [TEXT])
-    torch.manual_seed(1)
-    specification = specification or layers(kind="lstm", d_embedding=8, d_model=12)
-    model = build_language_model(**specification, vocabulary_size=tokenizer.vocabulary_size)
-    return LanguagePipeline(
-        model.train(), tokenizer, encoder=describe_encoder(specification["encoder"]), run="runs/sea"
-    )
-
 
 KINDS = ["characters", "bytes", "words", "bpe"]
 

@@ -13,7 +13,9 @@ import torch
 import typer
 
 from ensue.cli import main
+from ensue.recipe import read_recipe
 from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny_pairs import pair_recipe, pairs
 from training.tiny_texts import labelers, without_pictures
 
 
@@ -103,3 +105,34 @@ SMALL = [
     )
     for part in ("--set", setting)
 ] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def translators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pairs, two runs on them, and one on others."""
+    folder = tmp_path_factory.mktemp("translators")
+    (folder / "train.tsv").write_text(pairs(40))
+    (folder / "test.tsv").write_text(pairs(3, seed=1))
+    (folder / "other.tsv").write_text("a b\tc d\ne f\tg h\n")
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        for name, data, seed in (("one", "train", 0), ("two", "train", 1), ("other", "other", 0)):
+            run_tiny(
+                pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "samples": 0, "seed": seed}),
+                folder / name,
+            )
+    return folder
+
+
+SETTINGS = {"vectors.d_words": 8, "tokenizer.min_count": 1, "train.epochs": 1, "train.validations": 1}
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vectors")
+    (folder / "text.txt").write_text("salt in the oven\npiano and choir\n" * 9, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ensue.training.run.made", lambda *arguments: None)
+        recipe = read_recipe("vectors-cbow", {"data.train": str(folder / "text.txt"), **SETTINGS})
+        run_tiny(recipe, folder / "run")
+    return folder / "run"

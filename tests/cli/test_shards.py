@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Ensue
-from cli.test_translators import translators  # noqa: F401 (a fixture)
-from cli.test_vectors_command import vectors  # noqa: F401 (a fixture)
 from ensue.tasks.contract.windows import Shard
 from training.tiny_pairs import pairs
 from training.tiny_texts import columns, documents, quoted_csv, sentences, tsv
@@ -57,14 +55,14 @@ def test_parts_of_labeled_files(
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("options", [["--n-best", 2], ["--json"]])
-def test_parts_of_sources(ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]) -> None:  # noqa: F811
+def test_parts_of_sources(ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]) -> None:
     (tmp_path / "pairs.tsv").write_text(pairs(23, seed=3))
     assert_parts_are_the_whole(ensue, "predict", translators / "one", tmp_path / "pairs.tsv", *options)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_windows")
-def test_parts_of_vectors(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_parts_of_vectors(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("salt oven\npiano\n\nnowhere\n" * 6)
     assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt")
     assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt", "--json")

@@ -9,26 +9,6 @@ import ensue as package
 from cli.conftest import Ensue
 from ensue.data.pairs import Pair
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
-from training.tiny import run_tiny
-from training.tiny_pairs import pair_recipe, pairs
-from training.tiny_texts import without_pictures
-
-
-@pytest.fixture(scope="module")
-def translators(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pairs, two runs on them, and one on others."""
-    folder = tmp_path_factory.mktemp("translators")
-    (folder / "train.tsv").write_text(pairs(40))
-    (folder / "test.tsv").write_text(pairs(3, seed=1))
-    (folder / "other.tsv").write_text("a b\tc d\ne f\tg h\n")
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        for name, data, seed in (("one", "train", 0), ("two", "train", 1), ("other", "other", 0)):
-            run_tiny(
-                pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "samples": 0, "seed": seed}),
-                folder / name,
-            )
-    return folder
 
 
 def nats(ensue: Ensue, *arguments: object) -> list[float]:

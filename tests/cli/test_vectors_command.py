@@ -10,21 +10,6 @@ import pytest
 import ensue as library
 from cli.conftest import Ensue
 from ensue.data.vectors import read_vectors
-from ensue.recipe import read_recipe
-from training.tiny import run_tiny
-
-SETTINGS = {"vectors.d_words": 8, "tokenizer.min_count": 1, "train.epochs": 1, "train.validations": 1}
-
-
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("vectors")
-    (folder / "text.txt").write_text("salt in the oven\npiano and choir\n" * 9, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ensue.training.run.made", lambda *arguments: None)
-        recipe = read_recipe("vectors-cbow", {"data.train": str(folder / "text.txt"), **SETTINGS})
-        run_tiny(recipe, folder / "run")
-    return folder / "run"
 
 
 def test_lines_become_lines_with_vectors(ensue: Ensue, vectors: Path) -> None:

@@ -191,3 +191,11 @@ def masked(**tables: Any) -> MaskedLanguagePipeline:
     model = parts.build(recipe)
     roughened(model)
     return MaskedLanguagePipeline(model, parts.coder, recipe, run="runs/small")
+
+
+HARD = [
+    "<script>alert(1)</script> & \"quoted\" 'too' <b> &amp; ]]> -->",
+    "שלום עולם \u202eabc def",
+    "👩\u200d👩\u200d👧 🏳️\u200d🌈 e\u0301te\u0301 日本語 한국",
+    "a\x00b\x07 \ud800 \uffff ok",
+]

@@ -9,7 +9,7 @@ from ensue.inspection.attributions import Integrated, gradients_of, integrated_g
 from ensue.inspection.units import tap_of_units
 from ensue.nn import GRU, LSTM, SequenceLayer, Stack, Transformer, Window, replace
 from ensue.tasks.language_modeling.view import MOST_EXPLAINED, explain
-from inspection.test_language_view import MODELS, model_of
+from inspection.language_models import MODELS, model_of
 from training.tiny import some_slow
 
 D, T = 3, 6

@@ -1,9 +1,7 @@
 """What is shown of a language model is what it computes: step by step, by formulas, and as `score` says."""
 
 import base64
-import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,49 +18,19 @@ from ensue.tasks.language_modeling import view as viewing
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.language_modeling.view import LanguageView
 from ensue.tasks.texts.scoring import scored_windows
-from inspection.small import Node, number, parsed, roughened
-from inspection.test_pages import HARD
-from layer_tables import layers
-from test_pipeline import pipeline_of
+from inspection.language_models import MODELS, TEXT, model_of, numbers_of
+from inspection.small import HARD, Node, number, parsed
+from language_pipelines import pipeline_of
 from training.tiny import some_slow
 
-TEXT = 'The sea was calm. "Nobody" (I) spoke,\nand été: "nothing ended"; 12\n'
-LSTM = layers(kind="lstm", d_embedding=8, d_model=6, num_layers=2)
-TRANSFORMER = layers(
-    kind="transformer", d_embedding=8, d_model=8, num_heads=2, num_layers=2, context=10, positions="rotary"
-)
-MODELS = {
-    "lstm": LSTM,
-    "gru": layers(kind="gru", d_embedding=8, d_model=6),
-    "mingru": layers(kind="mingru", d_embedding=8, d_model=6),
-    "grid": layers(kind="grid", d_embedding=8, d_model=6, num_layers=2),
-    "transformer": TRANSFORMER,
-    "clockwork": layers(kind="clockwork", d_embedding=8, d_model=6, periods=[1, 2, 4]),
-    "depth-gated": layers(kind="depth-gated", d_embedding=8, d_model=6, num_layers=2),
-    "minlstm": layers(kind="minlstm", d_embedding=8, d_model=6, num_layers=2),
-    "qrnn": layers(kind="qrnn", d_embedding=8, d_model=6),
-    "window": layers(kind="window", d_embedding=8, d_model=6),
-}
 QUICK = ("lstm", "gru", "grid", "transformer")
 """Units that are seen in ways of their own: at each position, in two dimensions, in windows."""
-
-
-def model_of(name: str = "lstm", kind: str = "characters") -> LanguagePipeline:
-    pipeline = pipeline_of(kind, MODELS[name])
-    roughened(pipeline.model)
-    return pipeline
 
 
 def viewed(pipeline: LanguagePipeline, text: str = TEXT) -> tuple[LanguageView, Node]:
     inspection = pipeline.inspect(text)
     assert isinstance(inspection.view, LanguageView)
     return inspection.view, parsed(inspection.page)
-
-
-def numbers_of(page: Node, part: str = "tokens") -> dict[str, Any]:
-    (drawn,) = [node for node in page.all() if node.attributes.get("data-draw") == part]
-    found: dict[str, Any] = json.loads(next(drawn.all("script")).text)
-    return found
 
 
 @pytest.mark.sampled(2)

@@ -12,9 +12,8 @@ from ensue.nn import watch
 from ensue.tasks.masked_language_modeling import page as viewing
 from ensue.tasks.masked_language_modeling.page import MaskedView
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
-from inspection.small import Node, masked, parsed
-from inspection.test_language_view import numbers_of
-from inspection.test_pages import HARD
+from inspection.language_models import numbers_of
+from inspection.small import HARD, Node, masked, parsed
 
 TEXT = "the dog is a dog, bird bird"
 MASKED = "the [MASK] is a dog, [MASK] bird"

@@ -19,17 +19,11 @@ from ensue.tasks.labeling import view as tagging
 from ensue.tasks.labeling.view import TaggerView
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
-from inspection.small import LSTM, PLAIN, TRANSFORMER, Node, classifier, number, parsed, tagger
+from inspection.small import HARD, LSTM, PLAIN, TRANSFORMER, Node, classifier, number, parsed, tagger
 from training.tiny import some_slow
 
 TEXT = "Ann Lee saw the Sea of London ."
 LETTERS = {"d_words": 3, "characters": "cnn", "d_character": 4, "d_characters": 6}
-HARD = [
-    "<script>alert(1)</script> & \"quoted\" 'too' <b> &amp; ]]> -->",
-    "שלום עולם \u202eabc def",
-    "👩\u200d👩\u200d👧 🏳️\u200d🌈 e\u0301te\u0301 日本語 한국",
-    "a\x00b\x07 \ud800 \uffff ok",
-]
 
 
 def tagged(pipeline, text=TEXT) -> tuple[TaggerView, Node]:  # type: ignore[no-untyped-def]

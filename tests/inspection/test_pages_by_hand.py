@@ -10,10 +10,10 @@ import pytest
 from ensue.data.frames.series import Series
 from ensue.inspection import Inspection
 from inspection.browser import Browser, browsing
+from inspection.language_models import TEXT, model_of
 from inspection.small import classifier, masked, number, tagger, translator
 from inspection.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
-from inspection.test_language_view import TEXT, model_of
-from inspection.test_sequence_view import MODELS, SOURCE
+from inspection.translators import MODELS, SOURCE
 
 pytestmark = pytest.mark.slow
 WORDS = "Ann Lee saw the Sea of London ."

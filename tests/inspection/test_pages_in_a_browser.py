@@ -10,8 +10,8 @@ import pytest
 
 from ensue.inspection import Inspection
 from inspection.browser import browsing
+from inspection.language_models import TEXT, model_of
 from inspection.small import Node, masked, parsed
-from inspection.test_language_view import TEXT, model_of
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="there is no chromium")]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ensue.inspection.map_page import map_section, map_vectors
+from inspection.language_models import TEXT, model_of
 from inspection.small import Node, number, parsed
-from inspection.test_language_view import TEXT, model_of
 
 
 def offered(section: Node) -> dict[str, list[float | None]]:

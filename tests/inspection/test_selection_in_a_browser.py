@@ -8,7 +8,7 @@ import pytest
 from ensue.inspection.selection import select
 from ensue.inspection.units import Units
 from inspection.browser import browsing
-from inspection.test_language_view import TEXT, model_of
+from inspection.language_models import TEXT, model_of
 
 pytestmark = pytest.mark.slow
 

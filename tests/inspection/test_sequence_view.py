@@ -11,21 +11,9 @@ from ensue.tasks.sequence_to_sequence import page as pages
 from ensue.tasks.sequence_to_sequence.page import LONGEST
 from ensue.tasks.sequence_to_sequence.search_page import Box, boxes
 from ensue.tasks.sequence_to_sequence.view import SequenceView
-from inspection.small import Node, number, parsed, translator
-from inspection.test_pages import HARD
+from inspection.small import HARD, Node, number, parsed, translator
+from inspection.translators import MODELS, SOURCE
 from training.tiny import some_slow
-
-SOURCE = "the big cat sees Ada"
-LSTM = {"encoder": {"kind": "lstm", "d_model": 8}, "decoder": {"kind": "lstm", "d_model": 16}}
-MODELS: dict[str, dict[str, Any]] = {
-    "transformer": {},
-    "dot": LSTM | {"attention": {"kind": "dot"}},
-    "additive": LSTM | {"attention": {"kind": "additive"}},
-    "heads": LSTM | {"attention": {"kind": "scaled-dot", "num_heads": 2}},
-    "feeding": LSTM | {"attention": {"kind": "bilinear", "feeding": True}},
-    "plain": LSTM | {"attention": {"kind": "none"}},
-    "copying": LSTM | {"attention": {"kind": "bilinear"}, "head": {"copying": True, "coverage": 0.1}},
-}
 
 
 def viewed(tables: dict[str, Any], source: str = SOURCE, target: str | None = None) -> tuple[SequenceView, Node]:

@@ -9,7 +9,7 @@ from ensue.errors import EnsueError
 from ensue.inspection.switched_off import SwitchedOff, switched_off
 from ensue.nn import replace, watch
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from inspection.test_language_view import TEXT, model_of
+from inspection.language_models import TEXT, model_of
 
 
 def without(pipeline: LanguagePipeline, off: str) -> np.ndarray:  # type: ignore[type-arg]

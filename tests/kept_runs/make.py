@@ -213,6 +213,14 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return entry
 
 
+def unpacked(name: str, folder: Path) -> list[dict[str, str]]:
+    """The run, its data, and the commands with their answers."""
+    with tarfile.open(ARCHIVES / f"{name}.tar.xz") as file:
+        file.extractall(folder, filter="data")
+    answers: list[dict[str, str]] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
+    return answers
+
+
 if __name__ == "__main__":
     for argument in sys.argv[1:] or [name for name in RUNS if not (ARCHIVES / f"{name}.tar.xz").exists()]:
         make(argument)

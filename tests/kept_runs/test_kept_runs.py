@@ -5,13 +5,12 @@ were made, and makes one for what is new.
 """
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from kept_runs.answers import answer, are_alike
-from kept_runs.make import ARCHIVES, RUNS
+from kept_runs.make import ARCHIVES, RUNS, unpacked
 from training.tiny_texts import without_pictures
 
 QUICK = ("char-lstm", "tag-lstm-crf", "classify-bag", "vectors-cbow")
@@ -25,14 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     without_pictures(monkeypatch)
     return tmp_path
-
-
-def unpacked(name: str, folder: Path) -> list[dict[str, str]]:
-    """The run, its data, and the commands with their answers."""
-    with tarfile.open(ARCHIVES / f"{name}.tar.xz") as file:
-        file.extractall(folder, filter="data")
-    answers: list[dict[str, str]] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
-    return answers
 
 
 def differences(answers: list[dict[str, str]]) -> list[str]:

@@ -13,29 +13,17 @@ import ensue
 from ensue.cli.program import app
 from ensue.data.frames.writing import written
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
-from ensue.recipe import validate_recipe
-from ensue.recipe.tables import Recipe
 from ensue.tasks.contract.windows import Shard
 from ensue.tasks.frame_prediction.generation import draw_series
 from ensue.tasks.frame_prediction.job import FramePredictionJob
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
 from training.tiny_texts import without_pictures
+from training.tiny_waves import recipe, waves
 from training.together import losses_of
 
 KINDS = ("none", "storn", "vrnn")
 COLUMNS = ("x", "y")
-
-
-def waves(count: int = 24, seed: int = 0) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
-    """Series of a sine and its negative, far from normal."""
-    generator = np.random.default_rng(seed)
-    found = []
-    for _ in range(count):
-        wave = np.sin(np.arange(int(generator.integers(5, 9))) + generator.uniform(0, 6))
-        noisy = np.stack((wave, -wave), 1) + 0.1 * generator.normal(size=(len(wave), 2))
-        found.append((40 * noisy + 1000).astype(np.float32))
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +31,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("waves") / "waves.csv"
     path.write_bytes(written(path, waves(), columns=COLUMNS))
     return path
-
-
-def recipe(location: Path, kind: str = "none", **changes: Any) -> Recipe:
-    budget = {"steps": 12, "batch_size": 8, "learning_rate": 0.02, "validations": 1, "precision": "float32"}
-    document = {
-        "task": "frame-prediction", "data": {"train": str(location), "valid_fraction": 0.25},
-        "encoder": {"kind": "lstm", "d_model": 4}, "head": {"components": 2},
-        "latent": {"kind": kind, "size": 2, "d_hidden": 5}, "train": budget,
-    }  # fmt: skip
-    for table, values in changes.items():
-        document[table] = document.get(table, {}) | values  # type: ignore[operator]
-    return validate_recipe(document, where="tiny")
 
 
 @pytest.fixture(scope="module")

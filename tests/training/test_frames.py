@@ -19,11 +19,10 @@ from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn.draws import PartOfBatch, drawing_for
-from ensue.recipe import validate_recipe
-from ensue.recipe.tables import Recipe
 from ensue.tasks.contract.windows import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
+from training.tiny_frames import recipe
 from training.tiny_texts import Listener, without_pictures
 
 SCALE, SHIFT = np.float32(40), np.float32(1000)
@@ -56,16 +55,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "labels.npz", **arrays, labels=labels)
     np.savez(folder / "tags.npz", **arrays, labels=[tag for row in tags for tag in row])
     return folder
-
-
-def recipe(train: Path, task: str = "frame-classification", **changes: Any) -> Recipe:
-    tables = {name: changes.pop(name, {}) for name in ("data", "features", "head")}
-    budget = {"steps": 30, "batch_size": 16, "learning_rate": 0.05, "validations": 1, "precision": "float32"}
-    document = {
-        "task": task, **tables, "data": {"train": str(train), "valid_fraction": 0.2, **tables["data"]},
-        "encoder": {"kind": "lstm", "d_model": 4}, "train": budget | changes,
-    }  # fmt: skip
-    return validate_recipe(document, where="tiny")
 
 
 @pytest.fixture(scope="module")

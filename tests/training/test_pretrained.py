@@ -1,6 +1,5 @@
 """Pretrained vectors in training: which are stored, what becomes of them, and a run that is taken up again."""
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +13,13 @@ from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from training.resuming import At, Killed, die
 from training.tiny import kept, run_tiny
-from training.tiny_texts import tagging
+from training.tiny_texts import MEANINGS, tagging, vector_file
 
 
 def load(run: Path, **options: Any) -> LabelingPipeline:
     pipeline = ensue.load(run, device="cpu", **options)
     assert isinstance(pipeline, LabelingPipeline)
     return pipeline
-
-
-MEANINGS = {"noun": (1.0, 0.0, 0.5), "verb": (0.0, 1.0, -0.5)}
-
-
-def vector_file(folder: Path) -> tuple[Path, Path]:
-    """A file of labeled sentences and one of vectors, which say the label; words 0 to 9 are in the sentences."""
-    choose = random.Random(0)
-    words = {f"{kind}{number}": kind for kind in MEANINGS for number in range(20)}
-    lines = []
-    for _ in range(50):
-        chosen = choose.choices([word for word in words if int(word[4:]) < 10], k=choose.randint(1, 5))
-        lines.append("".join(f"{word.title()} {words[word]}\n" for word in chosen))
-    (folder / "kinds.txt").write_text("\n".join(lines))
-    rows = (" ".join([word, *map(str, MEANINGS[kind])]) + "\n" for word, kind in words.items())
-    (folder / "vectors.txt").write_text("".join(rows))
-    return folder / "kinds.txt", folder / "vectors.txt"
 
 
 def with_vectors(folder: Path, **features: Any) -> LabelingRecipe:

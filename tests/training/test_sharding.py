@@ -17,7 +17,7 @@ from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.weights import serialized
 from ensue.training.loop import Trainer
 from training.contextual import of
-from training.test_golden import cut_down
+from training.cut_down import cut_down
 from training.tiny import kept, run_tiny, tiny_recipe, words
 from training.tiny_pairs import pairs
 from training.tiny_texts import tagging

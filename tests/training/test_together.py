@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ensue.recipe import Recipe, validate_recipe
-from training.test_golden import cut_down
+from training.cut_down import cut_down
 from training.tiny import kept, run_tiny, words
 from training.tiny_pairs import pairs
 from training.together import losses_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from training.test_kill import command, settings_of
+from training.command_lines import command, settings_of
 from training.tiny import kept, words
 
 pytestmark = pytest.mark.slow

@@ -271,3 +271,20 @@ class Listener(Recorder):
 
     def noted(self, note: str) -> None:
         self.notes.append(note)
+
+
+MEANINGS = {"noun": (1.0, 0.0, 0.5), "verb": (0.0, 1.0, -0.5)}
+
+
+def vector_file(folder: Path) -> tuple[Path, Path]:
+    """A file of labeled sentences and one of vectors, which say the label; words 0 to 9 are in the sentences."""
+    choose = random.Random(0)
+    words = {f"{kind}{number}": kind for kind in MEANINGS for number in range(20)}
+    lines = []
+    for _ in range(50):
+        chosen = choose.choices([word for word in words if int(word[4:]) < 10], k=choose.randint(1, 5))
+        lines.append("".join(f"{word.title()} {words[word]}\n" for word in chosen))
+    (folder / "kinds.txt").write_text("\n".join(lines))
+    rows = (" ".join([word, *map(str, MEANINGS[kind])]) + "\n" for word, kind in words.items())
+    (folder / "vectors.txt").write_text("".join(rows))
+    return folder / "kinds.txt", folder / "vectors.txt"

@@ -14,11 +14,11 @@ from ensue.exchange.exporting import export_run
 from ensue.text.classes import Classes
 from inspection.small import PLAIN, SPANS
 from inspection.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
-from training.test_frame_prediction import recipe as recipe_of_next
-from training.test_frame_prediction import waves
-from training.test_frames import recipe
 from training.tiny import run_tiny
+from training.tiny_frames import recipe
 from training.tiny_texts import without_pictures
+from training.tiny_waves import recipe as recipe_of_next
+from training.tiny_waves import waves
 
 from .conftest import Program
 

@@ -15,7 +15,6 @@ from ensue.errors import DataError, EnsueError
 from ensue.exchange.exporting import export_run
 from ensue.recipe.tables import TokenizerRecipe
 from training import tiny_pairs
-from training.test_pretrained import vector_file
 from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_texts import (
     classifying,
@@ -26,6 +25,7 @@ from training.tiny_texts import (
     sentences,
     tagging,
     tsv,
+    vector_file,
     without_pictures,
 )
 
@@ -37,6 +37,7 @@ pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onn
 import onnx
 
 from ensue.exchange.onnx.writing import CARRIED, program_files
+from exchange.onnx.scores import assert_same_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
@@ -50,13 +51,6 @@ def language_model(folder: Path, model: Any = "lstm", tokens: str = "characters"
     tokenizer = TokenizerRecipe(kind=tokens, splitter="simple")  # type: ignore[arg-type]
     run_tiny(recipe.model_copy(update={"tokenizer": tokenizer}), folder / "run")
     return folder / "run"
-
-
-def assert_same_scores(found: list[str], expected: list[str]) -> None:
-    for ours, theirs in zip(expected, found, strict=True):
-        nats, symbol = ours.split("\t", 1)
-        assert theirs.split("\t", 1)[1] == symbol
-        assert float(theirs.split("\t")[0]) == pytest.approx(float(nats), abs=2e-4)
 
 
 def check_language_model(run: Path, folder: Path, program: Program) -> None:

@@ -21,7 +21,7 @@ from training.tiny_pairs import pairs as source_and_target
 from training.tiny_texts import ENCODERS, FEATURES, columns, layer_tables, tsv, without_pictures
 
 from .conftest import Program
-from .test_runs import assert_same_scores
+from .scores import assert_same_scores
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")

@@ -31,7 +31,7 @@ from ensue.nn.attention import cross
 from ensue.types import Memory, select_rows
 from training.tiny import some_slow
 
-from .test_attention_against_torch import FUTURE, HEADS, MASK, B, D, T, compare, copy_attention, randomized
+from .torch_attention import FUTURE, HEADS, MASK, B, D, T, compare, copy_attention, randomized
 
 S = 4
 SOURCE_MASK = torch.arange(S) < torch.tensor([[4], [1], [2]])

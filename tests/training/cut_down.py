@@ -1,0 +1,82 @@
+"""Recipes of ensue, cut down to a few steps of few features."""
+
+from pathlib import Path
+from typing import Any
+
+from ensue.recipe import Recipe, read_recipe
+from ensue.tasks.frames.recipe import FramesRecipe
+
+SHORT: dict[str, Any] = {
+    "train.steps": 4, "train.validations": 1, "train.precision": "float32", "train.batch_size": 4, "encoder.d_model": 8,
+}  # fmt: skip
+
+
+OF_PAIRS: dict[str, Any] = {
+    "train.batch_tokens": 200, "train.samples": 0, "tokens.d_embedding": 8, "decoder.d_model": 8,
+    "tokenizer.max_size": 300, "data.division": "rows",
+}  # fmt: skip
+
+
+OF_THE_KIND: dict[str, dict[str, Any]] = {
+    "char": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 6},
+    "word": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 8},
+    "bert": {"tokenizer.max_size": 300, "encoder.context": 16, "encoder.num_heads": 2, "encoder.num_layers": 2},
+    "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "tokens.d_embedding": 8},
+    "tag": {"train.batch_tokens": 60, "features.d_words": 8},
+    "classify": {"train.batch_tokens": 60},
+    **dict.fromkeys(("translate", "transduce", "summarize", "answer"), OF_PAIRS),
+    "vectors": {"tokenizer.min_count": 1, "vectors.d_words": 8, "train.batch_size": 200},
+    "cbow": {"vectors.subsample": 0.0},
+    "skipgram": {"vectors.subsample": 0.0},
+    "fasttext": {"vectors.subsample": 0.0, "vectors.ngram_buckets": 50},
+    "bag": {"head.ngram_buckets": 500},
+    "elmo": {
+        "train.segment_length": 8,
+        "encoder.d_cell": 11,
+        "words.filters": [[1, 3], [2, 4]],
+        "words.d_character": 5,
+        "head.sampled": 7,
+    },
+    "context2vec": {"train.segment_length": 8, "words.d_words": 6, "head.d_context": 5, "head.d_hidden": 7},
+    "transformer": {"encoder.num_heads": 2, "encoder.context": 8},
+    "clockwork": {"encoder.d_model": 12},
+    "projected": {"encoder.d_cell": 11},
+    "draw": {"decoder.d_model": 8, "canvas.glimpses": 3, "canvas.read": 2, "canvas.write": 2},
+    "glimpses": {"glimpses.size": 3, "glimpses.convolutions": [2], "glimpses.view_convolutions": [2]},
+    "caption": {
+        "train.samples": 0,
+        "tokens.d_embedding": 8,
+        "decoder.d_model": 8,
+        "grid.channels": [4],
+        "grid.halvings": 1,
+    },
+    "vrnn": {"latent.size": 3, "latent.d_hidden": 5},
+    "storn": {"latent.size": 3},
+}
+"""By the parts of a recipe's name."""
+
+
+def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
+    """The recipe of that name with a few steps of few features."""
+    settings = {"data.train": str(data)} | SHORT
+    for part in name.split("-"):
+        settings |= OF_THE_KIND.get(part, {})
+    if part == "transformer" and "decoder.d_model" in settings:
+        settings["decoder.num_heads"] = 2
+    if name in ("classify-bag", "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith("vectors"):
+        del settings["encoder.d_model"]
+    if name.startswith("vectors"):  # an update of their own, in one precision
+        del settings["train.precision"]
+    if name == "summarize-lm":
+        settings["decoder.num_heads"] = 2
+    if name.endswith("-pretrained"):
+        del settings["encoder.d_model"]
+        settings |= {"encoder.from": str(origin), "encoder.dropout": 0.0, "features.d_words": 0}
+    if reads_frames(name):
+        settings.pop("features.d_words", None)
+    return read_recipe(name, settings)
+
+
+def reads_frames(name: str) -> bool:
+    """Whether a recipe is that of a model of frames."""
+    return isinstance(read_recipe(name), FramesRecipe)
