@@ -14,7 +14,7 @@ from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.models.painter import ImageSize
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
-from ensue.tasks.drawing.images import Images, binarized, read_images
+from ensue.tasks.drawing.task import Images, binarized, read_images
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny

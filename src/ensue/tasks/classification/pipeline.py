@@ -40,7 +40,6 @@ from ensue.tasks.classification.texts import (
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
-from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.classes import Classes
@@ -119,12 +118,13 @@ class ClassificationPipeline(WordPipeline):
             expected = "two texts" if self.num_texts == 2 else "one text"
             raise EnsueError(f"the model reads {expected}; found {len(texts)}")
         whole, kept = zip(*map(self.text_reader.tokens, texts), strict=True)
-        reads = read_words(self, [[word.text for word in words] for words in kept])
+        reads = self.read_words([[word.text for word in words] for words in kept])
         shown = [ShownText(part, [word[1:] for word in words]) for part, words in zip(texts, kept, strict=True)]
         head = self.recipe.head
         parts = [*head.pooling, *([f"{head.ngrams}-grams"] if head.ngrams else [])]
         count, read = sum(map(len, whole)), sum(map(len, kept))
-        facts = facts_of(self, " + ".join(parts), f"{read:,}" if read == count else f"{read:,} of {count:,}")
+        facts = self.facts(encoder=self.recipe.describe(), head=" + ".join(parts))
+        facts["words"] = f"{read:,}" if read == count else f"{read:,} of {count:,}"
         return inspect_texts(self.model, reads, shown, self.labels, facts)
 
     def classify(self, documents: Iterable[Document], shard: Shard = WHOLE) -> Iterator[LabelsOfDocument]:

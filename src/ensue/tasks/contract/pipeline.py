@@ -89,10 +89,10 @@ class Pipeline(ABC):
         scored: Any = self
         return scores_json(scored.score(text))
 
-    def facts(self, model: str) -> dict[str, str]:
-        """The facts at the top of a page of `inspect`: the run, this description of the model, its parameters."""
+    def facts(self, model: str = "", **parts: str) -> dict[str, str]:
+        """The facts at the top of a page of `inspect`: the run, these descriptions of the model, its parameters."""
         run = {} if self.run is None else {"run": Path(self.run).name}
-        return {**run, "model": model, "parameters": f"{self.num_parameters:,}"}
+        return {**run, **({"model": model} if model else {}), **parts, "parameters": f"{self.num_parameters:,}"}
 
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""

@@ -14,10 +14,9 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.contract.job import Job
 from ensue.tasks.contract.task import NamedScores
-from ensue.tasks.drawing.images import Images, binarized, read_images
 from ensue.tasks.drawing.model import DrawingParts
 from ensue.tasks.drawing.recipe import DrawingRecipe
-from ensue.tasks.drawing.task import Drawing, score_painter
+from ensue.tasks.drawing.task import Drawing, Images, binarized, read_images, score_painter
 
 
 class DrawingJob(Job[Painter]):

@@ -16,8 +16,7 @@ from ensue.models.modules import device_of
 from ensue.models.painter import Painter, WindowReader, WindowWriter
 from ensue.nn import watch
 from ensue.tasks.contract.task import on_device
-from ensue.tasks.drawing.images import Pixels, as_colors
-from ensue.tasks.drawing.task import noise_of
+from ensue.tasks.drawing.task import Pixels, as_colors, noise_of
 
 
 class PlacedWindow(NamedTuple):

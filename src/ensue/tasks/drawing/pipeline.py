@@ -23,10 +23,9 @@ from ensue.runs.weights import written_beside
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.contract.windows import check_generated
-from ensue.tasks.drawing.images import Images, as_colors, binarized, images_of, read_images
 from ensue.tasks.drawing.page import painting_sections, view_painting
 from ensue.tasks.drawing.recipe import DrawingRecipe
-from ensue.tasks.drawing.task import noise_of, score_painter
+from ensue.tasks.drawing.task import Images, as_colors, binarized, images_of, noise_of, read_images, score_painter
 
 AT_ONCE = 100
 """The images that are painted together."""

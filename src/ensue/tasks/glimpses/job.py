@@ -10,10 +10,9 @@ from ensue.models.glimpse_reader import GlimpseReader
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
-from ensue.tasks.glimpses.data import caption_of, check_glimpsed
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
-from ensue.tasks.glimpses.task import ReadingInGlimpses, score_reader
+from ensue.tasks.glimpses.task import ReadingInGlimpses, caption_of, check_glimpsed, score_reader
 from ensue.text.classes import Classes
 
 

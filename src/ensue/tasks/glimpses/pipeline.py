@@ -20,9 +20,9 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.glimpses.data import MEANS, Ways, caption_of, check_glimpsed, read_images
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.tasks.glimpses.task import MEANS, Ways, caption_of, check_glimpsed, read_images
 from ensue.tasks.glimpses.view import MOST_IMAGES, ReadSeries, inspect_glimpses
 
 MOST_SAMPLES = 10_000

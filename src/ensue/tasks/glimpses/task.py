@@ -1,23 +1,129 @@
-"""Reading of images in glimpses: batches, the bound, scores."""
+"""Reading of images in glimpses: captions as symbols, batches, the bound, what is read, scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ensue.data.frames.series import Series
+from ensue.data.frames.stored import FrameRows
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.models.frame_features import Frames
 from ensue.models.glimpse_reader import GlimpseReader
-from ensue.models.modules import evaluating
+from ensue.models.modules import device_of, evaluating
+from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_device
-from ensue.tasks.frames.data import LabeledSeries, frames_of
-from ensue.tasks.glimpses.data import read_images, targets_of
+from ensue.tasks.frames.data import LabeledSeries, SeriesNoise, check_image, frames_of
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.text.classes import Classes
 from ensue.types import Loss, State
+
+READ_ROWS = 256
+"""Images that are read together outside of training."""
+
+
+class ReadImage(NamedTuple):
+    """The symbols of an image, their probabilities with that of the stop, and the places (S, N, 2) of the glimpses."""
+
+    symbols: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+    places: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How places are drawn: in so many ways through each image, over which probabilities are averaged and of which the
+    first has the places. With none they are the means.
+    """
+
+    count: int = 0
+    seed: int = 0
+
+
+MEANS = Ways()
+
+
+def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
+    """The symbols of an image. Raises DataError for no caption, for several, and for one that is too long."""
+    captions = tuple(dict.fromkeys(series.labels))
+    symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
+    if not symbols:
+        found = "several captions" if len(captions) > 1 else "no caption"
+        raise series.error(f"{series.name}: {found}; expected one for the image, symbols with blanks between them")
+    if len(symbols) > (most := recipe.glimpses.most_symbols):
+        raise series.error(f"{series.name}: {len(symbols):,} symbols; glimpses.most_symbols is {most:,}")
+    return symbols
+
+
+def check_glimpsed(series: Series, recipe: GlimpsesRecipe, rows: int) -> None:
+    """Raises DataError for an image that is no grid, has not so many `rows`, or does not suit the glimpses."""
+    (height, width), table = series.frames.shape, recipe.glimpses
+    check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
+    width //= table.colors
+    image = f"{series.name}: an image of {height:,} × {width:,} pixels"
+    if table.size > min(height, width):
+        raise series.error(f"{image} is smaller than a glimpse; glimpses.size is {table.size:,}")
+    if table.view > min(height, width):
+        raise series.error(f"{image} is too small for a view {table.view:,} times smaller; glimpses.view sets it")
+    if (widest := table.size << (table.scales - 1)) > 2 * max(height, width):
+        raise series.error(f"{image} is much smaller than the widest patch, {widest:,}; glimpses.scales sets it")
+
+
+def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+    """The ids (N, S) of the symbols, then the stop, then -1; also -1 for a symbol that the model does not have."""
+    found = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
+    for row, caption in zip(found, captions, strict=True):
+        row[: len(caption) + 1] = [*(labels.ids.get(symbol, -1) for symbol in caption), len(labels)]
+    return found
+
+
+def read_images(
+    model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int,
+    ways: Ways = MEANS,
+) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
+    """The symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
+    targets = targets_of(labels, captions)
+    batches = np.split(np.arange(len(rows)), range(READ_ROWS, len(rows), READ_ROWS))
+    for found in spread(lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches):
+        for symbols, probabilities, places, nats in found:
+            yield ReadImage(symbols, probabilities, places), nats
+
+
+@torch.inference_mode()
+def _read(
+    model: GlimpseReader,
+    labels: Classes,
+    rows: FrameRows,
+    batch: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    most: int,
+    ways: Ways,
+) -> Iterator[tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], float]]:
+    """The three parts of a `ReadImage`, and the surprisal."""
+    frames, count = frames_of(rows, batch, device_of(model)), ways.count or 1
+    sources = [SeriesNoise(rows[row], 2, seed=ways.seed) for row in batch.tolist()]
+
+    def noise() -> Tensor:
+        each = [source.draw(count * model.table.each) for source in sources]
+        return torch.from_numpy(np.stack(each)).to(frames.values.device).view(-1, model.table.each, 2)
+
+    found = model.read(frames, least=targets.shape[1], most=most, ways=count, noise=noise if ways.count else None)
+    logp, places = (part.cpu().numpy() for part in found)
+    ids = logp.argmax(-1)
+    nats = -np.where(
+        targets < 0, 0, np.take_along_axis(logp[:, : targets.shape[1]], targets.clip(0)[..., None], 2)[..., 0]
+    )
+    for row, said in enumerate(ids.tolist()):
+        length = [*said, model.stop].index(model.stop)
+        symbols = tuple(labels.names[number] for number in said[:length])
+        probabilities = np.exp(logp[row, : length + 1].max(-1))
+        yield symbols, probabilities, places[row, : length + 1], float(nats[row].sum())
 
 
 class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):

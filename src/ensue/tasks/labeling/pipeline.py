@@ -38,7 +38,6 @@ from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence, aligned
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
-from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
@@ -125,9 +124,9 @@ class LabelingPipeline(WordPipeline):
             raise EnsueError(
                 f'the model also reads the column "{missing[0]}" of each word, which the text does not have'
             )
-        (read,) = read_words(self, [sentence.words], {name: sentence.column(name) for name in wanted})
+        (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in wanted})
         surface = plain.surface(sentence) if isinstance(text, str) else joined(sentence.words)
-        facts = facts_of(self, self.recipe.head.kind, f"{len(read):,}")
+        facts = self.facts(encoder=self.recipe.describe(), head=self.recipe.head.kind) | {"words": f"{len(read):,}"}
         return inspect_sentence(self.model, read, self.labels, surface, facts)
 
     def label(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
@@ -23,11 +24,10 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
 from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
-from ensue.tasks.language_modeling.portable import portable
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.scoring import (
@@ -42,6 +42,7 @@ from ensue.tasks.texts.scoring import (
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
+from ensue.text.words import WordTokenizer
 
 LONGEST_WITHOUT_BOUNDARY = 1 << 20
 """The most characters without a blank of a streamed text. It is cut there, so that memory stays constant."""
@@ -196,7 +197,23 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         return inspect_text(self.model, self.tokenizer, text, facts=facts, at=at, token=token, off=off)
 
     def portable(self) -> Portable:
-        return portable(self.model, self.tokenizer)
+        """The model as one function of `ids` and the leaves of the state, zeros before the first token."""
+        model, tokenizer = self.model, self.tokenizer
+
+        def sample(batch: int, length: int) -> dict[str, Tensor]:
+            ids = torch.randint(model.vocabulary_size, (batch, length + 2))
+            _, state = model(ids[:, :2])
+            return {"ids": ids[:, 2:], **state_tensors(state)}
+
+        forms = {"ids": TensorForm(("batch", "time"), torch.int64), **state_forms(model.init_state(2))}
+        settings = {
+            "start": tokenizer.start_id,
+            "context": model.context,
+            "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
+            "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
+        }
+        read = PortableFunction("model", _read, forms, sample)
+        return Portable(model, (read,), ("language",), settings, {"tokenizer.json": tokenizer})
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
         """The text in pieces that can be tokenized by themselves."""
@@ -257,3 +274,8 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         encoder = [self.encoder] if self.encoder else []
         tokens = f"{self.tokenizer.kind} ({self.tokenizer.vocabulary_size:,})"
         return self._described(*encoder, f"{self.num_parameters:,} parameters", tokens)
+
+
+def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
+    logits, after = model(ids, state_from(model.init_state(1), state))
+    return {"logits": logits, **state_tensors(after, "next")}

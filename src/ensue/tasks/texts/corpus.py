@@ -27,8 +27,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks import task_entry
 from ensue.tasks.contract.job import Job
-from ensue.tasks.texts.inheritance import check_same_shape, inherit, shared_rows
-from ensue.tasks.texts.tokenizer import TokenizerParts
+from ensue.tasks.texts.tokenizer import TokenizerParts, check_same_shape, inherit, shared_rows
 from ensue.text.tokenizers import Tokenizer
 
 ModelT = TypeVar("ModelT", bound=nn.Module)

@@ -1,13 +1,24 @@
-"""The parts of a model that has one tokenizer, and the schemas of their file."""
+"""The parts of a model that has one tokenizer, the schemas of their file, and the parts that it takes from another run.
+
+These are of its task: layers, and the rows of symbols.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import Field
+from torch import Tensor, nn
 
+from ensue.errors import RecipeError
+from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import Origin
 from ensue.runs.schema import Config, DamagedError, Size, Symbols, Vocabulary
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.texts.framing import Framing
@@ -107,3 +118,71 @@ class TokenizerParts(ModelParts):
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.tokenizer.to_json()}
+
+
+TABLES = ("encoder", "tokens", "input")
+"""The tables of a recipe that decide on the shape of a model."""
+OF_SYMBOLS = ("features.weight", "head.weight", "head.bias")
+"""The parameters with a row for each symbol."""
+FREE = ("from", "dropout", "zoneout")
+"""Keys that may differ, by what their names begin with."""
+
+
+def check_same_shape(recipe: Recipe, origin: Origin) -> None:
+    """Raises RecipeError unless the origin is a run of the same task, with a model of the same shape."""
+    theirs, ours = origin.run.recipe.model_dump(), recipe.model_dump()
+    if ours["task"] != theirs["task"]:
+        what = origin.run.entry.what
+        raise RecipeError(f"encoder.from: {origin.path} is a {what}; a {recipe.what} begins from a {recipe.what}")
+    for table in TABLES:
+        for key, value in ours.get(table, {}).items():
+            expected = theirs[table].get(key)
+            if value != expected and not _is_free(key, ours["encoder"]):
+                raise RecipeError(
+                    f"{table}.{key} is {value!r}; it is {expected!r} in {origin.path}, from which this run begins "
+                    f"(encoder.from); a recipe that fits is {origin.path}/recipe.toml"
+                )
+
+
+def _is_free(key: str, encoder: Mapping[str, Any]) -> bool:
+    return key.startswith(FREE) or (key == "context" and encoder.get("positions") != "learned")
+
+
+def shared_rows(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.int64]:
+    """For each of our symbols its row among theirs (V,), or -1 if they do not have it."""
+    rows = {symbol: row for row, symbol in reversed(list(enumerate(theirs)))}
+    return np.array([rows.get(symbol, -1) for symbol in ours], np.int64)
+
+
+@torch.no_grad()
+def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dict[str, Tensor | None]:
+    """Copies the parameters of `origin` into `model`, which has the same shape but for its symbols and its dropout.
+
+    `rows` (V,) are the rows of our symbols in the origin's tables, -1 for new ones, which begin at the mean of all. The
+    result is for `Job.inherited`.
+    """
+    taken = torch.from_numpy(rows)
+    known = taken >= 0
+    found: dict[str, Tensor | None] = {}
+    for name, parameter, source in pairs_of(model, origin):
+        if name in OF_SYMBOLS:
+            parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
+            parameter[known] = source[taken[known]]
+            found[name] = None if known.all() else known
+        else:
+            parameter.copy_(source)
+            found[name] = None
+    return found
+
+
+def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The parameters that both models have: those of the layers in their order, since dropout changes names, and all
+    others by their names. A head for a further question, as of next sentences, may be on one side only.
+    """
+    ours, theirs = (list(part.get_submodule("layers").named_parameters()) for part in (model, origin))
+    for (name, parameter), (_, source) in zip(ours, theirs, strict=True):
+        yield f"layers.{name}", parameter, source
+    others = {name: parameter for name, parameter in origin.named_parameters() if not name.startswith("layers.")}
+    for name, parameter in model.named_parameters():
+        if name in others:
+            yield name, parameter, others[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Self
@@ -15,15 +15,20 @@ from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
 from ensue.data.vector_index import VectorIndex
 from ensue.errors import EnsueError
+from ensue.inspection.features import ReadWords
 from ensue.models import word_features
 from ensue.models.form_memory import FormMemory
 from ensue.models.modules import device_of
+from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.lexicon import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking, Lexicon
+
+LONGEST = 10_000
+"""The most words of a text for a page."""
 
 
 class WordPipeline(Predictor):
@@ -68,6 +73,49 @@ class WordPipeline(Predictor):
         training.
         """
         self.reader.look_up(file)
+
+    def read_words(
+        self, texts: Sequence[Sequence[str]], columns: dict[str, tuple[str, ...]] | None = None
+    ) -> list[ReadWords]:
+        """The texts as the model reads them, for a page."""
+        for words in texts:
+            if not words:
+                raise EnsueError("there is nothing to look into: the text has no words")
+            self.recipe.check_length(len(words))
+            if len(words) > LONGEST:
+                raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
+        features, lexicon = self.reader.memory.read([word for words in texts for word in words])
+        device, norms, found = device_of(self.model), self._norms(texts), []
+        for side, words in enumerate(texts):
+            computed = zip(self.contextual.origins, self.contextual.computed([words]), strict=True)
+            layers = {run.path: part.batch(np.zeros(1, np.int64), device) for run, part in computed}
+            found.append(
+                ReadWords(
+                    features, lexicon, words, columns, contextual=layers, subwords=self._variants(texts, side),
+                    norms=norms[side], device=device,
+                )
+            )  # fmt: skip
+        return found
+
+    @torch.inference_mode()
+    def _norms(self, texts: Sequence[Sequence[str]]) -> list[list[float]]:
+        """For each text the lengths of the vectors of its words behind layers that read subwords."""
+        if self.subwords is None:
+            return [[] for _ in texts]
+        subwords = self.subwords.variants([texts], device_of(self.model))
+        lengths = self.model.layers(subwords)[0, subwords.first :].norm(dim=-1).tolist()
+        starts = [sum(map(len, texts[:side])) for side in range(len(texts))]
+        return [lengths[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
+
+    def _variants(
+        self, texts: Sequence[Sequence[str]], side: int
+    ) -> Callable[[Sequence[Sequence[str | None]]], Subwords] | None:
+        """Reads variants of one text of a pair beside the other, or of the only text."""
+        reader, device = self.subwords, device_of(self.model)
+        if reader is None:
+            return None
+        before, behind = texts[:side], texts[side + 1 :]
+        return lambda variants: reader.variants([[*before, text, *behind] for text in variants], device)
 
 
 class Reader:

@@ -17,8 +17,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.tasks import task_entries
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.inheritance import pairs_of
-from ensue.tasks.texts.tokenizer import TokenizerParts
+from ensue.tasks.texts.tokenizer import TokenizerParts, pairs_of
 from ensue.tasks.words.subwords import SubwordReader
 
 
