@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 71_000,
-    "files of `src`": 601,
+    "Python lines of `src`": 72_000,
+    "files of `src`": 603,
     "files of `tasks`": 155,
     "files loose in `tasks`": 2,
     "import circles": 0,

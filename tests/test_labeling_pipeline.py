@@ -361,3 +361,43 @@ def test_a_file_of_one_sentence_is_scored_as_the_training_data_are_read(runs: Pa
     (tmp_path / "blank.txt").write_text("\n\n")
     with pytest.raises(EnsueError, match=r"blank.txt: no labeled word in it"):
         loaded(runs / "crf").evaluate(tmp_path / "blank.txt")
+
+
+TREEBANK = """# text = Dogs barked
+1\tDogs\tdog\tNOUN\tNNS\tNumber=Plur\t2\tnsubj\t_\t_
+2\tbarked\tbark\tVERB\tVBD\tTense=Past|VerbForm=Fin\t0\troot\t_\tSpaceAfter=No
+
+1\tA\ta\tDET\tDT\t_\t2\tdet\t_\t_
+2\tcat\tcat\tNOUN\tNN\tNumber=Sing\t3\tnsubj\t_\t_
+3-4\tdidn't\t_\t_\t_\t_\t_\t_\t_\t_
+3\tdid\tdo\tAUX\tVBD\tTense=Past|VerbForm=Fin\t0\troot\t_\t_
+4\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
+
+"""
+
+
+def test_a_tagger_of_several_columns_writes_and_scores_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    gold = tmp_path / "gold.conllu"
+    gold.write_text(TREEBANK * 5)
+    names = ["upos", "feats", "lemma"]
+    data = {"labels": names, "valid": str(gold), "format": "conllu"}
+    run_tiny(tagging(gold, data=data, steps=40), tmp_path / "run")
+    tagger = loaded(tmp_path / "run")
+    scores = tagger.evaluate(gold)
+    assert scores.accuracy == 1.0
+    found = {name: (score.f1, score.support) for name, score in scores.per_label.items()}
+    assert found == dict.fromkeys(names, (1.0, 30))
+    blank = tmp_path / "blank.conllu"
+    blank.write_text(
+        re.sub(r"^(\d+\t[^\t]+)\t[^\t]+\t[^\t]+\t(\S+)\t\S+", r"\1\t_\t_\t\2\t_", gold.read_text(), flags=re.M)
+    )
+    assert "dog" not in blank.read_text().replace("Dogs", "")
+    assert "".join(tagger.prediction_lines(str(blank))) == gold.read_text()
+    (answer,) = tagger.predict_json([["Dogs", "barked"]])
+    first = answer["words"][0]
+    assert [first[name] for name in names] == ["NOUN", "Number=Plur", "dog"]
+    assert all(0.5 < first["confidence"][name] <= 1 for name in names)
+    for refused in (lambda: tagger.inspect("Dogs barked"), tagger.portable):
+        with pytest.raises(EnsueError, match="this one has upos, feats, lemma"):
+            refused()

@@ -48,6 +48,7 @@ def test_the_named_recipes_are_those_that_are_promised() -> None:
     assert set(recipe_names()) >= {
         "char-lstm", "char-lstm-large", "char-gru", "char-elman", "char-transformer", "word-window", "word-elman",
         "word-lstm", "word-lstm-awd", "bpe-transformer", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
+        "tag-columns",
         "classify-lstm", "classify-bag", "classify-pairs",
         *(f"char-{cell}" for cell in CELLS),
     }  # fmt: skip

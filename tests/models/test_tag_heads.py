@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
 from ensue.nn import LegalTags
 from ensue.text.labels import Labels
 
@@ -297,3 +297,23 @@ def test_rows_of_padding_alone(name: str) -> None:
     loss.backward()
     gradient = head.projection.weight.grad
     assert gradient is None or not gradient.any()
+
+
+def test_heads_side_by_side_are_each_as_if_alone() -> None:
+    parts: list[TagHead] = [softmax(), CRFTagHead(D, K, legal=legality()), SoftmaxTagHead(D, 2)]
+    heads = TagHeads(parts)
+    h = torch.randn(4, 4, D)
+    tags = torch.stack([torch.randint(0, head.num_tags, (4, 4)) for head in parts], -1)
+    tags = tags.masked_fill(~MASK.unsqueeze(-1), PADDING)
+    same(heads.total_nats(h, tags, MASK), sum(p.total_nats(h, tags[..., n], MASK) for n, p in enumerate(parts)))
+    emissions = heads.emissions(h)
+    assert emissions.shape == (4, 4, heads.num_tags)
+    alone = [head.emissions(h) for head in parts]
+    best = torch.stack([head.best(own, MASK) for head, own in zip(parts, alone, strict=True)], -1)
+    same(heads.best(emissions, MASK), best)
+    shares = [head.marginals(own, MASK) for head, own in zip(parts, alone, strict=True)]
+    same(heads.marginals(emissions, MASK), torch.cat(shares, -1))
+    path = heads.one(emissions[0].detach().numpy(), with_marginals=True)
+    assert path.tags.tolist() == best[0].tolist()
+    assert path.marginals is not None
+    same(torch.from_numpy(path.marginals), heads.marginals(emissions[:1].detach(), None)[0], atol=1e-5, rtol=0)

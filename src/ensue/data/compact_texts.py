@@ -60,6 +60,11 @@ class Texts:
         self.words = StringColumn()
         self._ends = array("q")
 
+    def __getitem__(self, row: int) -> list[str]:
+        """The words of a text."""
+        first = self._ends[row - 1] if row else 0
+        return [self.words.values[id] for id in self.words.ids[first : self._ends[row]].tolist()]
+
     def append(self, words: Sequence[str]) -> None:
         """Appends a text."""
         self.words.extend(words)
@@ -94,7 +99,7 @@ class Texts:
 
 
 class Ragged:
-    """Rows of numbers, one after another in `values`, from `starts[n]` to `starts[n + 1]`."""
+    """Rows of numbers, or of vectors of numbers, one after another in `values`, from `starts[n]` to `starts[n + 1]`."""
 
     def __init__(self, values: NDArray[np.integer], starts: NDArray[np.int64]) -> None:
         self.values, self.starts = values, starts
@@ -113,7 +118,9 @@ class Ragged:
     ) -> NDArray[np.int64]:
         """The rows side by side (B, T), filled up on the right, as wide as all those of `among`."""
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
-        return np.where(real, self.values[places] if len(self.values) else 0, fill).astype(np.int64)
+        found = self.values[places] if len(self.values) else np.zeros((), np.int64)
+        real = real.reshape(real.shape + (1,) * (found.ndim - 2))
+        return np.where(real, found, fill).astype(np.int64)
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
         """Which places of `padded` are real; None if all of `among` are."""

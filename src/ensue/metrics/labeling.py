@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ensue.metrics.confusion import LabelsScores, label_scores, macro_f1, most_confused, overall, share
+from ensue.metrics.confusion import (
+    LabelScore,
+    LabelsScores,
+    label_scores,
+    macro_f1,
+    most_confused,
+    overall,
+    share,
+)
+from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import position, spans
 
 CONFUSIONS = 20
@@ -129,7 +138,53 @@ class LabelingTally:
         return {label: count for label, count in gold.most_common() if label not in known}
 
 
-def right_tokens(gold: Sequence[str], predicted: Sequence[str]) -> tuple[int, int]:
+class ColumnsTally:
+    """Counts the labels of several columns: a label is a tuple with a value for each.
+
+    Accuracy, precision, recall and F1 are those of words that are right in all columns. `per_label` has the scores of
+    each column, and `macro_f1` is the mean of their F1.
+    """
+
+    def __init__(self, labels: LabelColumns) -> None:
+        self._spans = {name: any(part.labels.has_spans for part in parts) for name, parts in labels.columns.items()}
+        self._columns = {name: LabelingTally(spans=of_spans) for name, of_spans in self._spans.items()}
+        plain = {name: parts[0] for name, parts in labels.columns.items() if parts[0].kind == "label"}
+        self._known = {name: part.labels.names for name, part in plain.items()}
+        self._right, self._tokens, self._sentences = 0, 0, 0
+
+    def add(self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]]) -> None:
+        """Counts one sentence, by its right and its predicted labels."""
+        assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
+        right, tokens = right_tokens(gold, predicted)
+        self._right, self._tokens, self._sentences = self._right + right, self._tokens + tokens, self._sentences + 1
+        for place, tally in enumerate(self._columns.values()):
+            tally.add([row[place] for row in gold], [row[place] for row in predicted])
+
+    def scores(self) -> LabelingScores:
+        """The scores of all sentences so far."""
+        found = {name: tally.scores(self._known.get(name)) for name, tally in self._columns.items()}
+        per_label = {name: _overall(scores) for name, scores in found.items()}
+        wrong = [(f"{name} {a}", f"{name} {b}", n) for name, one in found.items() for a, b, n in one.confusion]
+        unknown = {f"{name} {a}": n for name, one in found.items() for a, n in one.unknown_labels.items()}
+        accuracy = share(self._right, self._tokens)
+        return LabelingScores(
+            is_spans=False, accuracy=accuracy, precision=accuracy, recall=accuracy, f1=accuracy,
+            macro_f1=macro_f1(per_label), tokens=self._tokens, sentences=self._sentences, per_label=per_label,
+            confusion=sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:CONFUSIONS],
+            unknown_labels=unknown, pairs=Counter(),
+        )  # fmt: skip
+
+
+def _overall(scores: LabelingScores) -> LabelScore:
+    """The scores of a column as those of one label."""
+    if not scores.is_spans:
+        return LabelScore(scores.precision, scores.recall, scores.f1, scores.tokens, scores.tokens)
+    support = sum(one.support for one in scores.per_label.values())
+    predicted = sum(one.predicted for one in scores.per_label.values())
+    return LabelScore(scores.precision, scores.recall, scores.f1, support, predicted)
+
+
+def right_tokens(gold: Sequence[object], predicted: Sequence[object]) -> tuple[int, int]:
     """How many labels of a sentence are right, and how many it has."""
     return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
 

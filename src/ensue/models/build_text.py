@@ -28,7 +28,7 @@ from ensue.models.specification import (
     TransformerEncoder,
 )
 from ensue.models.subword_encoder import SubwordEncoder
-from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import WordFeatures
 from ensue.models.word_specification import (
@@ -57,6 +57,7 @@ from ensue.nn import (
     TransformedSoftmaxHead,
     Transformer,
 )
+from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
@@ -116,8 +117,19 @@ POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
 }
 
 
-def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Labels) -> TagHead:
-    """The head of a tagger that reads `d_in` features."""
+def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Labels | LabelColumns) -> TagHead:
+    """The head of a tagger that reads `d_in` features; of several columns a head for each part that is learned.
+
+    Attributes and scripts are each chosen by a softmax, labels as the table says.
+    """
+    if isinstance(labels, LabelColumns):
+        alone = specification.model_copy(update={"kind": "softmax"})
+        return TagHeads(
+            [
+                build_tag_head(specification if part.kind == "label" else alone, d_in, part.labels)
+                for part in labels.learned
+            ]
+        )
     tables = labels.legal() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:
@@ -176,7 +188,7 @@ def build_tagger(
     *,
     directions: Directions,
     lexicon: Lexicon,
-    labels: Labels,
+    labels: Labels | LabelColumns,
     pretrained: Tensor | None = None,
     contextual: Sequence[LayersShape] = (),
     tuned: SubwordEncoder | None = None,

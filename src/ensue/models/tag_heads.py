@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +45,11 @@ class TagHead(nn.Module, ABC):
         """The scores of all tags, in float32."""
         scores: Tensor = self.emission(self.projection(h).float())
         return scores
+
+    @property
+    def parts(self) -> Sequence[TagHead]:
+        """The heads that choose by themselves: this one."""
+        return [self]
 
     def start_from_counts(self, counts: NDArray[np.int64]) -> None:
         """Sets the biases to the tags' log frequencies, with 1 added to each count."""
@@ -173,6 +178,54 @@ class CRFTagHead(TagHead):
     def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
         scores = emissions, *self.crf.tables()
         return OnePath(viterbi_path(*scores), marginals_of_one(*scores) if with_marginals else None)
+
+
+class TagHeads(TagHead):
+    """Several heads side by side over the same features, one for each column of labels. Their losses are added up.
+
+    `tags` (B, T, C) have an id for each head. Emissions and marginals (B, T, K) are those of all heads, one after
+    another.
+    """
+
+    def __init__(self, heads: Sequence[TagHead]) -> None:
+        nn.Module.__init__(self)
+        self.heads = nn.ModuleList(heads)
+        self.num_tags = sum(head.num_tags for head in heads)
+
+    @property
+    def parts(self) -> Sequence[TagHead]:
+        return list(self.heads)  # type: ignore[arg-type]
+
+    def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
+        return torch.cat([head.emissions(h) for head in self.parts], dim=-1)
+
+    def total_nats(
+        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"] | None
+    ) -> Tensor:
+        nats = [head.total_nats(h, tags[..., place], mask) for place, head in enumerate(self.parts)]
+        return torch.stack(nats).sum()
+
+    def _split(self, emissions: Tensor) -> Iterator[tuple[TagHead, Tensor]]:
+        start = 0
+        for head in self.parts:
+            yield head, emissions[..., start : start + head.num_tags]
+            start += head.num_tags
+
+    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T C"]:
+        return torch.stack([head.best(own, mask) for head, own in self._split(emissions)], dim=-1)
+
+    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+        return torch.cat([head.marginals(own, mask) for head, own in self._split(emissions)], dim=-1)
+
+    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
+        ends = np.cumsum([head.num_tags for head in self.parts])[:-1]
+        found = [
+            head.one(own, with_marginals=with_marginals)
+            for head, own in zip(self.parts, np.split(emissions, ends, axis=1), strict=True)
+        ]
+        shares = [path.marginals for path in found if path.marginals is not None]
+        paths = np.stack([path.tags for path in found], axis=-1)
+        return OnePath(paths, np.concatenate(shares, axis=1) if shares else None)
 
 
 def _log_softmax(emissions: NDArray[np.float32]) -> NDArray[np.float32]:

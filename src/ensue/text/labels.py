@@ -19,6 +19,7 @@ class Labels:
     """The labels `names` of the training data, and their `scheme` (None: plain labels).
 
     Spans are learned in `tag_scheme`, with every tag that their classes can have. Plain labels are their own tags.
+    Nothing here needs the `words` of a sentence; the labels of several columns do (`LabelColumns`).
     """
 
     def __init__(self, names: Sequence[str], *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
@@ -38,7 +39,7 @@ class Labels:
         """Whether the labels write spans."""
         return self.scheme is not None
 
-    def encode(self, labels: Sequence[str]) -> list[int]:
+    def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[int]:
         """The ids of a sentence's tags; -1 for a label that the training data do not have.
 
         Spans are converted even if both schemes are the same, since labels may break their scheme.
@@ -48,7 +49,7 @@ class Labels:
         ids = self.tags.ids
         return [ids.get(label, -1) for label in labels]
 
-    def decode(self, tags: Sequence[int]) -> list[str]:
+    def decode(self, tags: Sequence[int], words: Sequence[str] = ()) -> list[str]:
         """The labels of a sentence, in the scheme of the training file."""
         symbols = self.tags.symbols
         labels = [symbols[tag] for tag in tags]
@@ -56,7 +57,9 @@ class Labels:
             convert(labels, self.scheme) if self.scheme else labels
         )  # where the schemes are one, a softmax may break it
 
-    def confidence(self, labels: Sequence[str], marginals: NDArray[np.floating[Any]]) -> list[float]:
+    def confidence(
+        self, labels: Sequence[str], marginals: NDArray[np.floating[Any]], words: Sequence[str] = ()
+    ) -> list[float]:
         """The probability of each label of a sentence: the sum over all tags that are written as this label.
 
         `marginals` (T, K) are the probabilities of the tags.

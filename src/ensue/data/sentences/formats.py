@@ -31,6 +31,14 @@ class PlainText(Format):
         rows = [f"{word}\t{label}\n" for word, label in zip(sentence.words, checked, strict=True)]
         return "".join([*rows, "\n"])
 
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        """The word and its values, with tabs between them."""
+        for row in rows:
+            for value in row:
+                checked_label(value, "\t\r\n", sentence)
+        written = ["\t".join([word, *row]) + "\n" for word, row in zip(sentence.words, rows, strict=True)]
+        return "".join([*written, "\n"])
+
     def missing_end(self, text: str) -> str:
         return ""  # what is written is not the file's own text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from ensue.data.lines import Lines, is_blank
@@ -84,6 +84,13 @@ class Format(ABC):
 
         The texts of all sentences, in order, are the file. Raises DataError for a label that the format cannot hold.
         """
+
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        """The text as `write` gives it, with several columns, which have a value in the row of each word."""
+        for place, column in enumerate(columns):
+            text = self.write(sentence, [row[place] for row in rows], column)
+            sentence = replace(sentence, source=replace(sentence.source, text=text))
+        return sentence.source.text
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """The labels in `column`. Raises DataError (file:line) if there is no such column."""

@@ -69,12 +69,16 @@ class LabelsJob(DataSetJob[ModelT, DataT], Generic[ModelT, DataT]):
         """Remarks on the data, and on labels that only later data have."""
         notes = super().notes
         for what, part in (("validation", self.split.valid), ("test", self.split.test)):
-            counts: Counter[str] = part.label_counts if part is not None else Counter()
+            counts = self.label_counts(part) if part is not None else Counter[str]()
             missing = sorted(counts.keys() - set(self.parts.labels.names))
             if missing:
                 count = sum(counts[label] for label in missing)
                 notes.append(f"training has no {listed(missing)}: wrong {count:,} times in the {what} data")
         return notes
+
+    def label_counts(self, part: DataT) -> Counter[str]:
+        """How often each label occurs in a part of the data."""
+        return part.label_counts
 
     def about(self) -> str:
         names = self.parts.labels.names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -26,6 +26,7 @@ from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
+from ensue.text.label_columns import LabelColumns, Learned, learned_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
 
@@ -35,14 +36,15 @@ class Sentences:
     """The sentences of a file in memory: words, labels, and other columns that the model reads."""
 
     texts: Texts = field(default_factory=Texts)
-    labels: list[list[str]] = field(default_factory=list)
+    labels: list[list[Any]] = field(default_factory=list)
+    """The label of each word: a string, or a tuple with a value for each column."""
     columns: dict[str, StringColumn] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     """How many sentences each context has that is read in one piece."""
     groups: list[str] = field(default_factory=list)
     """For each sentence the group that the data name; "" for none."""
 
-    def append(self, sentence: Sentence, labels: Sequence[str], *, goes_on: bool = False, group: str = "") -> None:
+    def append(self, sentence: Sentence, labels: Sequence[Any], *, goes_on: bool = False, group: str = "") -> None:
         """`goes_on`: in the context of the sentence before."""
         self.texts.append(sentence.words)
         self.labels.append(list(labels))
@@ -79,7 +81,7 @@ class Sentences:
         return set(self.texts.words.values)
 
     @property
-    def label_counts(self) -> Counter[str]:
+    def label_counts(self) -> Counter[Any]:
         """How many words have each label."""
         return Counter(label for labels in self.labels for label in labels)
 
@@ -119,12 +121,32 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
     return SentenceSource(location, format=like.name, **options)
 
 
+def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """For each word the values of several columns. Raises DataError (file:line) if there is no such column."""
+    return list(zip(*(format.labels(sentence, name) for name in columns), strict=True))
+
+
 def num_columns(source: SentenceSource) -> int:
     """The number of columns, if they have numbers and no names; else 0."""
     if not isinstance(source.format, Columns):
         return 0
     first = source.first()
     return 0 if first is None else len(first.columns)
+
+
+def trained_labels(
+    counts: Mapping[str, int], detector: SchemeDetector, wanted: str, unit: str, place: str, path: str
+) -> Labels:
+    """The labels with these counts, whose spans are learned in the scheme `wanted`; `place` says in messages where they
+    are. Raises DataError if there are no two.
+    """
+    if len(counts) < 2:
+        only = next(iter(counts), "")
+        found = f'all {counts[only]:,} {unit} have the label "{only}"' if counts else "no label"
+        raise DataError(f"nothing to learn: {found}{place}", path)
+    scheme = detector.result(path)
+    tag_scheme: Any = None if scheme is None else scheme if wanted == "file" else wanted
+    return Labels(sorted(counts), scheme=scheme, tag_scheme=tag_scheme)
 
 
 class SentenceData(WordsData[Sentences]):
@@ -141,36 +163,65 @@ class SentenceData(WordsData[Sentences]):
             raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
         source = sentence_source(recipe, data.train)
         self.format = source.format
-        self.label_column = data.labels or self.format.default_column
+        self.columns = data.label_columns
+        self.label_column = data.label_column or self.format.default_column
         super().__init__(recipe, run)
         self.fingerprint = source.files.fingerprint()
         self.width = num_columns(source)
-        if {self.label_column, str(self.width) if self.label_column == "last" else ""} & set(recipe.features.columns):
-            raise RecipeError(f'features.columns names the column of the labels ("{self.label_column}")')
-        self.detector = SchemeDetector()
+        for name in self.columns or [self.label_column]:
+            if {name, str(self.width) if name == "last" else ""} & set(recipe.features.columns):
+                raise RecipeError(f'features.columns names the column of the labels ("{name}")')
+        self.detectors = {name: SchemeDetector() for name in self.columns or [self.label_column]}
         self.advice = f' (column "{self.label_column}"); data.labels names another column'
-        whole = self._read(source, self.detector, group=data.group)
+        whole = self._read(source, tuple(self.detectors.values()), group=data.group)
         self.split = Split.of(whole, data, self.read, examples="sentences", drawn=False)
 
     def read(self, location: str) -> Sentences:
         """Validation or test data, in the format of the training data."""
         return self._read(sentence_source(self.recipe, location, like=self.format))
 
-    def _read(self, source: SentenceSource, detector: SchemeDetector | None = None, *, group: str = "") -> Sentences:
+    def _read(self, source: SentenceSource, detectors: Sequence[SchemeDetector] = (), *, group: str = "") -> Sentences:
         """All sentences with words; a sentence without words has nothing to learn or score."""
         found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
         for context in read_contexts((sentence for sentence in source if sentence.words), self.recipe):
             for place, sentence in enumerate(context):
-                labels = source.format.labels(sentence, self.recipe.data.labels or None)
+                labels = self._labels(source.format, sentence)
                 of = source.format.group(sentence, group) if group else ""
                 found.append(sentence, labels, goes_on=place > 0, group=of)
-                if detector is not None:
-                    detector.feed(labels, sentence.line)
+                for column, detector in enumerate(detectors):
+                    detector.feed([row[column] for row in labels] if self.columns else labels, sentence.line)
         if not len(found):
             raise DataError("no sentence in it", source.location)
         return found
 
-    def parts(self, labels: Labels) -> TaggerParts:
+    def _labels(self, format: Format, sentence: Sentence) -> Sequence[Any]:
+        """The label of each word: a string, or a tuple with a value for each column."""
+        if self.columns:
+            return label_rows(format, sentence, self.columns)
+        return format.labels(sentence, self.recipe.data.label_column or None)
+
+    def labels(self) -> Labels | LabelColumns:
+        """The labels of the training data. Raises DataError if there are no two in a column."""
+        train, wanted, path = self.split.train, self.recipe.head.scheme, self.recipe.data.train
+        if not self.columns:
+            detector = self.detectors[self.label_column]
+            return trained_labels(train.label_counts, detector, wanted, self.unit, self.advice, path)
+        columns: dict[str, list[Learned]] = {}
+        for place, name in enumerate(self.columns):
+            told = ((train.texts[row], [values[place] for values in labels]) for row, labels in enumerate(train.labels))
+            columns[name] = []
+            for (kind, key), counts in learned_values(name, told).items():
+                if kind == "label":
+                    place_of = f' (column "{name}")'
+                    found = trained_labels(counts, self.detectors[name], wanted, self.unit, place_of, path)
+                else:
+                    found = Labels(sorted(counts), scheme=None, tag_scheme=None)
+                columns[name].append(Learned(kind, key, found))
+            if not columns[name]:
+                raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
+        return LabelColumns(columns)
+
+    def parts(self, labels: Labels | LabelColumns) -> TaggerParts:
         """The parts of a new model."""
         train = self.split.train
         columns = {name: column.values for name, column in train.columns.items()}
@@ -190,12 +241,14 @@ class SentenceData(WordsData[Sentences]):
         if self.tuned is not None:
             subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)
         texts = encoded.joined(found.firsts).with_contextual(self.contextual)
-        return LabeledTexts(texts, found, sentences.labels, subwords)
+        return LabeledTexts(texts, found, sentences.labels, sentences.texts, subwords)
 
     def amount(self, parts: TaggerParts) -> str:
         train, valid, labels = self.split.train, self.split.valid, parts.labels
         kept = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
         found = f'{len(labels.names)} labels in column "{self.label_column}"'
+        if isinstance(labels, LabelColumns):
+            found = f"columns {', '.join(labels.names)} with {len(labels.learned)} heads for {len(labels):,} tags"
         scheme = f" ({labels.scheme})" if labels.scheme else ""
         return f"{len(train.texts.words):,} words in {len(train):,} sentences, {kept}; {found}{scheme}"
 
@@ -227,9 +280,15 @@ class TaggedSeriesData(LabeledSeriesData):
 
     def __init__(self, recipe: FrameLabelingRecipe, run: RunDirectory | None = None) -> None:
         super().__init__(recipe, run, labels_of=frame_labels)
+        self.scheme = recipe.head.scheme
         self.detector = SchemeDetector()
         for labels in self.split.train.labels:
             self.detector.feed(labels)
+
+    def labels(self) -> Labels:
+        """The labels of the training data. Raises DataError if there are no two."""
+        counts, wanted, path = self.split.train.label_counts, self.scheme, self.recipe.data.train
+        return trained_labels(counts, self.detector, wanted, self.unit, self.advice, path)
 
     def parts(self, labels: Labels) -> FrameTaggerParts:
         """The parts of a new model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import by_length
-from ensue.data.compact_texts import Ragged
+from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.frames.stored import FrameRows
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
@@ -78,7 +78,8 @@ class LabeledTexts(NamedTuple):
 
     texts: EncodedTexts
     contexts: Contexts
-    labels: list[list[str]]
+    labels: list[list[Any]]
+    words: Texts
     subwords: SubwordTexts | None = None
 
     def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
@@ -97,6 +98,8 @@ class TaggedFrames:
 
     def __init__(self, rows: FrameRows, labels: Sequence[Sequence[str]] = ()) -> None:
         self.rows, self.labels = rows, labels
+        self.words: Sequence[Sequence[str]] = [()] * len(labels)
+        """Frames have none."""
 
     @cached_property
     def contexts(self) -> Contexts:

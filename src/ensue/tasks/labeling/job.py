@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ensue.errors import DataError
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
@@ -15,7 +15,7 @@ from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.tasks.labeling.data import SentenceData, TaggedSeriesData
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.labeling.task import Labeling, evaluate_tagger
-from ensue.text.labels import Labels
+from ensue.text.label_columns import LabelColumns
 
 
 class LabelingJob(LabelsJob[Tagger, Any]):
@@ -34,35 +34,31 @@ class LabelingJob(LabelsJob[Tagger, Any]):
             TaggedSeriesData(recipe, run) if isinstance(recipe, FrameLabelingRecipe) else SentenceData(recipe, run)
         )
         super().__init__(recipe, data)
-        self.parts = data.parts(self._labels(data)) if run is None else data.parts_of(run)
+        self.parts = data.parts(data.labels()) if run is None else data.parts_of(run)
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         self.task = Labeling(data.encoded(self.split.train, self.parts), valid, self.parts.labels, recipe.train)
 
-    def _labels(self, data: SentenceData | TaggedSeriesData) -> Labels:
-        """The labels of the training data. Raises DataError if there are no two."""
-        counts = data.split.train.label_counts
-        if len(counts) < 2:
-            only = next(iter(counts), "")
-            found = f'all {counts[only]:,} {data.unit} have the label "{only}"' if counts else "no label"
-            raise DataError(f"nothing to learn: {found}{data.advice}", self.recipe.data.train)
-        scheme = data.detector.result(self.recipe.data.train)
-        wanted = self.recipe.head.scheme
-        tag_scheme = None if scheme is None else scheme if wanted == "file" else wanted
-        return Labels(sorted(counts), scheme=scheme, tag_scheme=tag_scheme)
-
     def prepare(self, model: Tagger) -> None:
-        tags = self.task.tags
-        model.head.start_from_counts(np.bincount(tags.values, minlength=len(self.parts.labels)))
-        if isinstance(model.head, ViterbiTagHead):
-            model.head.count_bigrams(np.split(tags.values, tags.starts[1:-1]))
+        tags, heads = self.task.tags, model.head.parts
+        for head, values in zip(heads, tags.values.reshape(len(tags.values), -1).T, strict=True):
+            head.start_from_counts(np.bincount(values, minlength=head.num_tags))
+            if isinstance(head, ViterbiTagHead):
+                head.count_bigrams(np.split(values, tags.starts[1:-1]))
 
     def finish(self, run: RunDirectory, model: Tagger) -> None:
         """Scores the validation data with the best weights, for the picture of confusions."""
         self.final = self.task.validate(model)
 
+    def label_counts(self, part: Any) -> Counter[str]:
+        return Counter() if isinstance(self.parts.labels, LabelColumns) else super().label_counts(part)
+
+    def about(self) -> str:
+        labels = self.parts.labels
+        return f"of {', '.join(labels.names)}" if isinstance(labels, LabelColumns) else super().about()
+
     @property
     def confused(self) -> tuple[list[str], list[list[int]]] | None:
-        return None if self.final is None else self.final.matrix()
+        return None if self.final is None or not self.final.pairs else self.final.matrix()
 
     def test(self, model: Tagger) -> LabelingScores | None:
         if self.split.test is None:

@@ -16,6 +16,7 @@ from ensue.runs.schema import Config, Content, DamagedError, Number, Symbols
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
+from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
 
 
@@ -24,7 +25,7 @@ class LabelingConfig(WordsConfig):
 
     format: str
     words: str
-    labels: str
+    labels: str | list[str]
     width: Number
 
 
@@ -38,12 +39,28 @@ class TagsContent(Content):
     tag_scheme: str | None
 
 
+class LearnedContent(Content):
+    """A part of a column in `labels.json`."""
+
+    kind: Literal["label", "attribute", "script"]
+    key: str
+    labels: TagsContent
+
+
+class ColumnsContent(Content):
+    """`labels.json` of a tagger of several columns."""
+
+    kind: Literal["columns"]
+    format_version: Annotated[int, Field(ge=1, le=1)]
+    columns: dict[str, list[LearnedContent]]
+
+
 @dataclass(frozen=True)
 class TaggerParts(WordParts):
     """The lexicon, the labels and the format of a tagger."""
 
     config: ClassVar[type[Config]] = LabelingConfig
-    labels: Labels
+    labels: Labels | LabelColumns
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
@@ -52,7 +69,14 @@ class TaggerParts(WordParts):
         if set(lexicon.columns) != set(recipe.features.columns):
             found = ", ".join(lexicon.columns) or "none"
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
-        labels = run.read_json("labels.json", TagsContent, Labels.from_json)
+        labels: Labels | LabelColumns
+        if recipe.data.label_columns:
+            labels = run.read_json("labels.json", ColumnsContent, LabelColumns.from_json)
+            if set(labels.names) != set(recipe.data.label_columns):
+                found = ", ".join(labels.names)
+                raise DamagedError(f"{run.path / 'labels.json'}: not the model's: it has the columns {shown(found)}")
+        else:
+            labels = run.read_json("labels.json", TagsContent, Labels.from_json)
         return cls(lexicon, empty_vectors(run, lexicon), labels, contextual=layers_shapes(run), tuned=tuned_in(run))
 
     def build(self, recipe: LabelingRecipe) -> Tagger:

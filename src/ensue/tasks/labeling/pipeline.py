@@ -29,7 +29,7 @@ from ensue.models.word_features import FormTable
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
-from ensue.tasks.labeling.data import read_contexts
+from ensue.tasks.labeling.data import label_rows, read_contexts
 from ensue.tasks.labeling.decoding import Contexts, tag_texts
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.page import inspect_sentence
@@ -41,6 +41,7 @@ from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
+from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon, new_value
 
@@ -49,11 +50,14 @@ WINDOW_WORDS = 32_768
 
 
 class LabelsOfSentence(NamedTuple):
-    """A sentence as it was read, its labels, and with `confidence` their probabilities."""
+    """A sentence as it was read, its labels, and with `confidence` their probabilities.
+
+    Of a tagger of several columns a label is a tuple, and the probabilities of a word are those of its columns.
+    """
 
     sentence: Sentence
-    labels: list[str]
-    confidence: list[float] | None
+    labels: list[Any]
+    confidence: list[Any] | None
 
 
 class LabelingPipeline(WordPipeline):
@@ -65,7 +69,7 @@ class LabelingPipeline(WordPipeline):
         self,
         model: Tagger,
         lexicon: Lexicon,
-        labels: Labels,
+        labels: Labels | LabelColumns,
         *,
         recipe: LabelingRecipe,
         config: dict[str, Any] | None = None,
@@ -124,6 +128,8 @@ class LabelingPipeline(WordPipeline):
             raise EnsueError(
                 f'the model also reads the column "{missing[0]}" of each word, which the text does not have'
             )
+        if isinstance(self.labels, LabelColumns):
+            raise EnsueError(f"inspect shows a tagger of one column; this one has {', '.join(self.labels.names)}")
         (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in wanted})
         surface = plain.surface(sentence) if isinstance(text, str) else joined(sentence.words)
         facts = self.facts(encoder=self.recipe.describe(), head=self.recipe.head.kind) | {"words": f"{len(read):,}"}
@@ -160,7 +166,8 @@ class LabelingPipeline(WordPipeline):
 
     def column(self, format: Format) -> str | None:
         """The column or key of the labels in a format; None for the format's default."""
-        return self.config.get("labels") or None if format.name == self.config.get("format") else None
+        wanted = self.config.get("labels") if format.name == self.config.get("format") else None
+        return wanted if isinstance(wanted, str) and wanted else None
 
     def written(self, answer: LabelsOfSentence, format: Format) -> str:
         """The text of the sentence in a file of that format, with its labels in their column.
@@ -168,6 +175,8 @@ class LabelingPipeline(WordPipeline):
         If a file has fewer columns than the training data, its last column is no label, and the labels are a new last
         column.
         """
+        if isinstance(self.labels, LabelColumns):
+            return format.write_columns(answer.sentence, answer.labels, self.labels.names)
         column, width = self.column(format), self.config.get("width", 0)
         if not column and format.name == self.config.get("format") and len(answer.sentence.columns) < width:
             column = str(width)
@@ -198,7 +207,7 @@ class LabelingPipeline(WordPipeline):
 
     def _answers(
         self, data: str | Path | SentenceSource, format: str | None, encoding: str
-    ) -> Iterator[tuple[Sentence, Sequence[str], list[str]]]:
+    ) -> Iterator[tuple[Sentence, Sequence[Any], list[Any]]]:
         """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""
         if not isinstance(data, SentenceSource):
             check_path("the data", data)
@@ -207,7 +216,11 @@ class LabelingPipeline(WordPipeline):
             source.format = self.format(self.config.get("format", source.format.name))
         column, words = self.column(source.format), 0
         for answer in self.label(source):
-            right = source.format.labels(answer.sentence, column)
+            right: Sequence[Any]
+            if isinstance(self.labels, LabelColumns):
+                right = label_rows(source.format, answer.sentence, self.labels.names)
+            else:
+                right = source.format.labels(answer.sentence, column)
             words += len(right)
             yield answer.sentence, right, answer.labels
         if not words:
@@ -234,6 +247,8 @@ class LabelingPipeline(WordPipeline):
             yield source.rest
 
     def portable(self) -> Portable:
+        if isinstance(self.labels, LabelColumns):
+            raise EnsueError(f"ONNX has taggers of one column; this one has {', '.join(self.labels.names)}")
         return portable(self, self.labels, self.recipe.data.context_words)
 
     def protocol(self, scores: LabelingScores) -> str:
@@ -259,7 +274,14 @@ class LabelingPipeline(WordPipeline):
         surface = format.surface(sentence) if sentence.line else joined(sentence.words)
         shares: Sequence[float | None] = answer.confidence or [None] * len(answer.labels)
         words = zip(sentence.words, answer.labels, surface.offsets, shares, strict=True)
-        tagged = tuple(LabeledWord(word, label, *place, share) for word, label, place, share in words)
+        if isinstance(self.labels, LabelColumns):
+            names = self.labels.names
+            tagged = tuple(
+                LabeledWord(word, row[0], *place, share, dict(zip(names, row, strict=True)))
+                for word, row, place, share in words
+            )
+        else:
+            tagged = tuple(LabeledWord(word, label, *place, share) for word, label, place, share in words)
         return TaggedSentence(surface.text, tagged, self.labels.has_spans)
 
     def _label_window(self, contexts: list[list[Sentence]], confidence: bool) -> Iterator[LabelsOfSentence]:
@@ -272,18 +294,17 @@ class LabelingPipeline(WordPipeline):
         if len(window) == 1 and len(window[0].words):
             emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
             path, marginals = self.model.head.one(emissions, with_marginals=confidence)
-            labels = self.labels.decode(path.tolist())
-            shares = None if marginals is None else self.labels.confidence(labels, marginals)
+            labels: list[Any] = list(self.labels.decode(path.tolist(), window[0].words))
+            shares = None if marginals is None else self.labels.confidence(labels, marginals, window[0].words)
             yield LabelsOfSentence(window[0], labels, shares)
             return
         found = Contexts(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
         paths, marginals = tag_texts(self.model, forms, found, columns, contextual, subwords, with_marginals=confidence)
         for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
-            labels = self.labels.decode(path.tolist())
-            yield LabelsOfSentence(
-                sentence, labels, self.labels.confidence(labels, marginals[row]) if confidence else None
-            )
+            labels = list(self.labels.decode(path.tolist(), sentence.words))
+            shares = self.labels.confidence(labels, marginals[row], sentence.words) if confidence else None
+            yield LabelsOfSentence(sentence, labels, shares)
 
     @torch.inference_mode()
     def _emissions_of_one(

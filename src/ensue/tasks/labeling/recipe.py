@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
 from ensue.models.word_specification import (
@@ -30,12 +30,31 @@ class LabelingData(DividedData):
     """The format of the files; auto: by their names and first lines."""
     words: ColumnName = ""
     """The column or key of the words; empty: the format's default (column 1, form, "tokens" or "text")."""
-    labels: ColumnName = ""
-    """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans")."""
+    labels: ColumnName | Annotated[list[ColumnName], Field(min_length=1)] = ""
+    """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans"). A list
+    of columns has a head for each; "feats" one for each attribute, and "lemma" learns edit scripts of the form.
+    """
     splitter: Splitter = "treebank"
     """How running text is cut into words, in prediction and in data that have text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Consecutive sentences of a document are read together, up to this many words; 0: each sentence by itself."""
+
+    @property
+    def label_columns(self) -> list[str]:
+        """The columns of a tagger of several; empty for one."""
+        return self.labels if isinstance(self.labels, list) else []
+
+    @property
+    def label_column(self) -> str:
+        """The column of a tagger of one; "" for the format's default."""
+        return self.labels if isinstance(self.labels, str) else ""
+
+    @field_validator("labels", mode="after")
+    @classmethod
+    def _once(cls, labels: str | list[str]) -> str | list[str]:
+        if isinstance(labels, list) and len({*labels}) < len(labels):
+            raise ValueError("names a column twice")
+        return labels
 
 
 class LabelingRecipe(WordsRecipe):

@@ -22,11 +22,23 @@ class LabeledWord(NamedTuple):
     label: str
     start: int
     end: int
-    confidence: float | None = None
-    """The probability of the label; None unless `predict` was called with `confidence`."""
+    confidence: Any = None
+    """The probability of the label; of several columns those of each by name. None unless `predict` was called with
+    `confidence`.
+    """
+    columns: dict[str, str] | None = None
+    """The value in each column, of a tagger of several; `label` is that of the first one."""
 
     def __repr__(self) -> str:
-        return f"{self.text}/{self.label}"
+        return "/".join([self.text, *(self.columns or {"": self.label}).values()])
+
+    def as_json(self) -> dict[str, Any]:
+        """The word as JSON values."""
+        place = {"start": self.start, "end": self.end}
+        if self.columns is None:
+            return {"text": self.text, "label": self.label, **place, "confidence": round(self.confidence or 0.0, 6)}
+        shares = {name: round(share, 6) for name, share in (self.confidence or {}).items()}
+        return {"text": self.text, **self.columns, **place, "confidence": shares}
 
 
 class LabeledSpan(NamedTuple):
@@ -63,7 +75,7 @@ class TaggedSentence:
 
     def as_json(self) -> dict[str, Any]:
         """The sentence as JSON values."""
-        words = [word._asdict() | {"confidence": round(word.confidence or 0.0, 6)} for word in self.words]
+        words = [word.as_json() for word in self.words]
         spans = {"spans": [span._asdict() for span in self.spans]} if self.has_spans else {}
         return {"text": self.text, "words": words, **spans}
 

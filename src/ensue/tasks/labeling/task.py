@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.compact_texts import Ragged
+from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
-from ensue.metrics.labeling import LabelingScores, LabelingTally, right_spans, right_tokens
+from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally, right_spans, right_tokens
 from ensue.models.frame_features import Frames
 from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
@@ -27,25 +27,31 @@ from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import Words
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.labeling.decoding import Contexts, placed
+from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
 
-Judged = tuple[Sequence[str], list[str]]
+Judged = tuple[Sequence[Any], list[Any]]
 """The right and the said labels of a sentence or series."""
 COLUMNS = ("place", "word", "right", "predicted", "before", "after")
 CONTEXT = 8
 """The most words that are shown on each side."""
 
 
-def scores_of(labels: Labels, answers: Iterable[Judged]) -> LabelingScores:
+def scores_of(labels: Labels | LabelColumns, answers: Iterable[Judged]) -> LabelingScores:
     """The scores, in constant memory."""
+    if isinstance(labels, LabelColumns):
+        columns = ColumnsTally(labels)
+        for right, said in answers:
+            columns.add(right, said)
+        return columns.scores()
     tally = LabelingTally(spans=labels.has_spans)
     for right, said in answers:
         tally.add(right, said)
     return tally.scores(known=labels.names)
 
 
-def items_of(labels: Labels, answers: Iterable[Judged], unit: str) -> ScoredItems:
+def items_of(labels: Labels | LabelColumns, answers: Iterable[Judged], unit: str) -> ScoredItems:
     """The items of these scores, for a test of differences."""
     rows, spans = ItemRows(), labels.has_spans
     for right, said in answers:
@@ -53,7 +59,7 @@ def items_of(labels: Labels, answers: Iterable[Judged], unit: str) -> ScoredItem
     return rows.scored(unit, {"accuracy": ratio(0, 1)} | ({"f1": f1(2, 3, 4)} if spans else {}))
 
 
-def with_mistakes(answers: Iterable[tuple[Sentence, Sequence[str], list[str]]], path: Path) -> Iterator[Judged]:
+def with_mistakes(answers: Iterable[tuple[Sentence, Sequence[Any], list[Any]]], path: Path) -> Iterator[Judged]:
     """The right and the said labels of sentences as they come, while the wrong ones are written to `path`, with tabs
     between the columns. `place` is the file and the line where the sentence begins.
 
@@ -69,7 +75,7 @@ def with_mistakes(answers: Iterable[tuple[Sentence, Sequence[str], list[str]]], 
         raise EnsueError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def _rows(sentence: Sentence, right: Sequence[str], said: Sequence[str]) -> Iterator[str]:
+def _rows(sentence: Sentence, right: Sequence[Any], said: Sequence[Any]) -> Iterator[str]:
     words = sentence.words
     for place, (gold, found) in enumerate(zip(right, said, strict=True)):
         if gold != found:
@@ -77,8 +83,7 @@ def _rows(sentence: Sentence, right: Sequence[str], said: Sequence[str]) -> Iter
             cells = (
                 f"{sentence.source.name}:{sentence.line}",
                 words[place],
-                gold,
-                found,
+                *(label if isinstance(label, str) else " ".join(label) for label in (gold, found)),
                 *map(" ".join, (before, after)),
             )
             yield "\t".join(" ".join(cell.split()) for cell in cells) + "\n"
@@ -103,8 +108,12 @@ class Labeled(Protocol):
         """Which sentences are read together; a series of frames is a sentence and a context."""
 
     @property
-    def labels(self) -> Sequence[Sequence[str]]:
+    def labels(self) -> Sequence[Sequence[Any]]:
         """The labels of their file."""
+
+    @property
+    def words(self) -> Texts | Sequence[Sequence[str]]:
+        """The words of each sentence; frames have none."""
 
     def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words | Frames:
         """The batch of these contexts, cut."""
@@ -122,12 +131,12 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         self,
         train: Labeled,
         valid: Labeled | None,
-        labels: Labels,
+        labels: Labels | LabelColumns,
         sizes: BatchSizes,
     ) -> None:
         self.train, self.contexts, self.valid, self.labels = train, train.contexts, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
-        tags = [tag for names in train.labels for tag in labels.encode(names)]
+        tags = [tag for row, names in enumerate(train.labels) for tag in labels.encode(names, train.words[row])]
         self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
         super().__init__(train.contexts.words.lengths, sizes)
 
@@ -149,11 +158,11 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
-def evaluate_tagger(model: Tagger, data: Labeled, labels: Labels) -> LabelingScores:
+def evaluate_tagger(model: Tagger, data: Labeled, labels: Labels | LabelColumns) -> LabelingScores:
     """The scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     with evaluating(model):
         paths = data.paths(model)
-    said = (labels.decode(path.tolist()) for path in paths)
+    said = (labels.decode(path.tolist(), data.words[row]) for row, path in enumerate(paths))
     return scores_of(labels, zip(data.labels, said, strict=True))

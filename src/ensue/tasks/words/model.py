@@ -23,6 +23,7 @@ from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.tuned import Tuned
 from ensue.text.classes import Classes
+from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokenizer import UNKNOWN
@@ -64,7 +65,7 @@ class WordParts(ModelParts):
 
     lexicon: Lexicon
     pretrained: Tensor | None
-    labels: Labels | Classes
+    labels: Labels | LabelColumns | Classes
     contextual: tuple[LayersShape, ...] = field(default=(), kw_only=True)
     tuned: Tuned | None = field(default=None, kw_only=True)
     """The run whose layers are the encoder."""

@@ -1,0 +1,174 @@
+"""The labels of several columns of one tagger. The label of a word is then a tuple with a value for each column.
+
+How a column is learned follows from its name. The attributes of "feats" are labels of their own, such as that of
+`Number`. Lemmas ("lemma") are edit scripts, which are applied to the form. Other columns are labels as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.edit_scripts import applied, edit_script
+from ensue.text.labels import Labels
+
+Row = tuple[str, ...]
+"""The values of a word, one for each column."""
+Kind = Literal["label", "attribute", "script"]
+KIND_OF: dict[str, Kind] = {"feats": "attribute", "lemma": "script"}
+NOTHING = "_"
+FORMAT_VERSION = 1
+_LEAST = 1e-6
+"""The least probability of a script that counts for that of a lemma."""
+
+
+class Learned(NamedTuple):
+    """A part of a column that is learned by a head of its own; `key` is that of an attribute."""
+
+    kind: Kind
+    key: str
+    labels: Labels
+
+
+class LabelColumns:
+    """The columns by name, each with what is learned of it: one part, or one for each attribute."""
+
+    scheme = tag_scheme = None
+    has_spans = False
+
+    def __init__(self, columns: dict[str, list[Learned]]) -> None:
+        self.columns = columns
+        self.names = tuple(columns)
+        self.learned = [part for parts in columns.values() for part in parts]
+
+    def encode(self, rows: Sequence[Row], words: Sequence[str]) -> list[list[int]]:
+        """The ids of the tags of each word, one for each part; -1 for what the training data do not have."""
+        ids: list[list[int]] = []
+        for values, parts in zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True):
+            ids += [part.labels.encode(_told(part, values, words)) for part in parts]
+        return [list(tags) for tags in zip(*ids, strict=True)]
+
+    def decode(self, tags: Sequence[Sequence[int]], words: Sequence[str]) -> list[Row]:
+        """The values of each word, as in the file."""
+        by_part = iter(_by_column(tags, len(self.learned)))
+        columns = []
+        for parts in self.columns.values():
+            said = [part.labels.decode(next(by_part)) for part in parts]
+            columns.append(_values(parts, said, words))
+        return list(zip(*columns, strict=True))
+
+    def confidence(
+        self, rows: Sequence[Row], marginals: NDArray[np.floating[Any]], words: Sequence[str]
+    ) -> list[dict[str, float]]:
+        """The probability of each value of each word, from those of the tags (T, K) of all parts side by side.
+
+        The attributes of a word are independent of each other. The probability of a lemma is the sum over the scripts
+        that make it.
+        """
+        ends = np.cumsum([len(part.labels) for part in self.learned])
+        shares = iter(np.split(marginals, ends[:-1], axis=1))
+        found: dict[str, list[float]] = {}
+        for (name, parts), values in zip(self.columns.items(), _by_column(rows, len(self.columns)), strict=True):
+            if parts[0].kind == "script":
+                found[name] = _shares_of_lemmas(parts[0].labels, values, next(shares), words)
+            else:
+                each = [part.labels.confidence(_told(part, values, words), next(shares)) for part in parts]
+                found[name] = [prod(together) for together in zip(*each, strict=True)]
+        return [dict(zip(found, one, strict=True)) for one in zip(*found.values(), strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values."""
+        columns = {
+            name: [{"kind": part.kind, "key": part.key, "labels": part.labels.to_json()} for part in parts]
+            for name, parts in self.columns.items()
+        }
+        return {"kind": "columns", "format_version": FORMAT_VERSION, "columns": columns}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> LabelColumns:
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
+        columns = {
+            name: [Learned(part["kind"], part["key"], Labels.from_json(part["labels"])) for part in parts]
+            for name, parts in content["columns"].items()
+        }
+        if not columns or not all(columns.values()):
+            raise ValueError("a column of which nothing is learned")
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return sum(len(part.labels) for part in self.learned)
+
+    def __repr__(self) -> str:
+        return f"LabelColumns({', '.join(self.names)}; {len(self.learned)} heads, {len(self)} tags)"
+
+
+def attributes(value: str) -> dict[str, str]:
+    """The attributes of a value such as `Case=Nom|Number=Sing`; none for `_`."""
+    return dict(entry.split("=", 1) for entry in value.split("|") if "=" in entry)
+
+
+def written(found: dict[str, str]) -> str:
+    """The inverse of `attributes`, in alphabetic order; `_` for none."""
+    entries = [f"{key}={found[key]}" for key in sorted(found, key=str.lower)]
+    return "|".join(entries) or NOTHING
+
+
+def learned_values(
+    name: str, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
+) -> dict[tuple[Kind, str], Counter[str]]:
+    """How often each value is learned, for each part of a column, from the words and values of sentences."""
+    kind = KIND_OF.get(name, "label")
+    counts: dict[tuple[Kind, str], Counter[str]] = {}
+    total = 0
+    for words, values in sentences:
+        total += len(values)
+        if kind == "attribute":
+            for value in values:
+                for key, said in attributes(value).items():
+                    counts.setdefault((kind, key), Counter())[said] += 1
+        else:
+            given = map(edit_script, words, values) if kind == "script" else values
+            counts.setdefault((kind, ""), Counter()).update(given)
+    for found in counts.values() if kind == "attribute" else ():
+        if total > found.total():
+            found[NOTHING] += total - found.total()
+    return dict(sorted(counts.items()))
+
+
+def _by_column(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
+    """The values of each column; of no rows, so many empty ones."""
+    return list(zip(*rows, strict=True)) or [()] * width
+
+
+def _told(part: Learned, values: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The values that the part learns of those of a column."""
+    if part.kind == "attribute":
+        return [attributes(value).get(part.key, NOTHING) for value in values]
+    return list(map(edit_script, words, values)) if part.kind == "script" else list(values)
+
+
+def _values(parts: Sequence[Learned], said: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
+    """The values of a column from what each part says."""
+    if parts[0].kind == "attribute":
+        keys = [part.key for part in parts]
+        return [
+            written({key: value for key, value in zip(keys, of_word, strict=True) if value != NOTHING})
+            for of_word in zip(*said, strict=True)
+        ]
+    return list(map(applied, said[0], words)) if parts[0].kind == "script" else list(said[0])
+
+
+def _shares_of_lemmas(
+    labels: Labels, lemmas: Sequence[str], shares: NDArray[np.floating[Any]], words: Sequence[str]
+) -> list[float]:
+    """The probability that a script makes this lemma of the word."""
+    scripts = labels.tags.symbols
+    return [
+        float(sum(row[tag] for tag in np.nonzero(row > _LEAST)[0] if applied(scripts[tag], word) == lemma))
+        for row, word, lemma in zip(shares, words, lemmas, strict=True)
+    ]
