@@ -18,6 +18,7 @@ FLOORS = [
         "cache",
         "cache_folders",
         "notices",
+        "stored",
         "parsing",
         "processor",
         "ranks",

@@ -16,7 +16,7 @@ from ensue.exchange.exporting import export_run
 from ensue.exchange.importing import import_run
 from ensue.exchange.tokenizer_files import read_tokenizer
 from ensue.runs.directory import RunDirectory
-from ensue.text.tokenizers import restore_tokenizer
+from ensue.text.tokenizers import Tokenizer
 
 from .published import Bert, byte_level, odd_texts, wordpiece, write, write_bert
 
@@ -284,7 +284,7 @@ def test_a_pipeline_of_no_kind_of_ours_is_kept(tmp_path: Path) -> None:
     write(tmp_path, library)
     ours = read_tokenizer(tmp_path, is_masked=True)
     assert ours.kind == "published"
-    same_as_the_library(restore_tokenizer(json.loads(json.dumps(ours.to_json()))), library)
+    same_as_the_library(Tokenizer.from_json(json.loads(json.dumps(ours.to_json()))), library)
     assert ours.decode(ours.encode("the house")) == "the house"
 
 

@@ -165,7 +165,7 @@ def test_saved_and_read_back_it_is_the_same(scheme: Scheme | None, tag_scheme: S
 )  # fmt: skip
 def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
     content = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes").to_json()
-    with pytest.raises((KeyError, TypeError, ValueError)):
+    with pytest.raises(ValueError, match=r"^.+$"):
         Labels.from_json(content | damage)
 
 
@@ -173,5 +173,5 @@ def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
 def test_content_without_a_key_is_refused(key: str) -> None:
     content = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes").to_json()
     del content[key]
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match=f"^no {key}$"):
         Labels.from_json(content)

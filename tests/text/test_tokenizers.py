@@ -15,6 +15,7 @@ from ensue.errors import RecipeError, RunError
 from ensue.text import subwords
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from ensue.text.wordpiece import WordPieceTokenizer
 
 CORPUS = "The cat sat on the mat.\nthe dog, an 1,000.5 pound dog, didn't – naïve\u2028 and\x85 so on 猫\n" * 3
 LETTERS = "".join(sorted(set(CORPUS)))
@@ -99,7 +100,7 @@ def test_offsets_are_places_in_the_text_as_it_was(kind: str, text: str) -> None:
 
 def test_wordpiece_takes_the_longest_pieces_and_knows_no_special_token_in_a_text() -> None:
     symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc[]", "ab", "##c", "##cab", "##b"]
-    tokenizer = KINDS["wordpiece"].from_json({"symbols": symbols, "lowercase": False})
+    tokenizer = WordPieceTokenizer(symbols)
     shown = [tokenizer.symbol(id) for id in tokenizer.encode("abcab abcb\n[PAD] \x00 x A\x0cb")]
     assert shown == ["ab", "##cab", "ab", "##c", "##b", "[", "[UNK]", "]", "[UNK]", "[UNK]"]
     assert tokenizer.decode(tokenizer.encode("abcb  a")) == "abcb a"
@@ -238,11 +239,12 @@ def _words(**changes: object) -> str:
         ('{"kind": "words"}', "format_version"),
         (_words()[:-20], "not a tokenizer"),
         (_words(format_version=2), "newer"),
-        (_words(kind="wordz"), "expected one of characters, bytes, words, bpe, wordpiece"),
+        (_words(kind="wordz"), "expected one of .*characters"),
         (_words(kind=[]), "not a tokenizer"),
         (_words(symbols=["<unk>", "<eos>", "a", "a"]), "twice"),
         (_words(symbols=["a", "b"]), "first symbols"),
-        (_words(symbols=5), "list of strings"),
+        (_words(symbols=5), "symbols: expected a list, found 5"),
+        (_words(symbols=["<unk>", "<eos>", 5]), "symbols.2: expected a string, found 5"),
         (_words(splitter="x"), "splitter"),
         (_words(kind="characters", symbols=["<unk>", "ab"]), "not one character"),
         (_words(kind="bpe"), "tokenizer"),

@@ -23,7 +23,6 @@ from ensue.recipe import validate_recipe
 from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.text.tokenizer import UNKNOWN
-from ensue.text.vocabulary import Vocabulary
 from ensue.text.word_characters import NUM_CHARACTERS
 from ensue.text.words import LINE_END, WordTokenizer
 
@@ -143,7 +142,7 @@ def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"options of ELMo: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
-    tokenizer = WordTokenizer(Vocabulary([UNKNOWN, LINE_END]))
+    tokenizer = WordTokenizer([UNKNOWN, LINE_END])
     return Elmo(_recipe(found), BidirectionalParts(tokenizer), _Weights(arrays, found).all())
 
 

@@ -16,7 +16,6 @@ from ensue.exchange.imported import Imported, recipe_of
 from ensue.tasks import task_entry
 from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.tokenizer import UNKNOWN
-from ensue.text.vocabulary import Vocabulary
 from ensue.text.words import LINE_END, WordTokenizer
 
 TASK = "word-vectors"
@@ -102,7 +101,7 @@ def _table(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenize
     own = [UNKNOWN, LINE_END]
     places = {word: place for place, word in enumerate(words)}
     kept = [place for word, place in places.items() if word not in own]
-    tokenizer = WordTokenizer(Vocabulary([*own, *(words[place] for place in kept)]))
+    tokenizer = WordTokenizer([*own, *(words[place] for place in kept)])
     rows = torch.zeros(2 + len(kept), vectors.shape[1])
     rows[2:] = torch.from_numpy(np.ascontiguousarray(vectors[kept], np.float32))
     for symbol, place in ((number, places[word]) for number, word in enumerate(own) if word in places):

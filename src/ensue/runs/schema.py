@@ -11,10 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from ensue.errors import RunError
 from ensue.parsing import UNIQUE_KEYS, ParseError, parse_json, shown
+from ensue.stored import Stored
 
 FORMAT_VERSION = 3
 """Of the run directory. Version 1 had no manifest; version 2 had other tables in its recipe."""
@@ -24,7 +34,6 @@ Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 """How many of something a model has, such as symbols or rows of its images; bounded, since memory follows from it."""
 SizeOrZero = Annotated[int, Field(ge=0, lt=2**31)]
-Symbols = Annotated[list[str], Field(min_length=1)]
 
 
 class DamagedError(RunError):
@@ -37,8 +46,14 @@ class Content(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-ColumnContent = Annotated[tuple[Annotated[int, Field(ge=0)], str], Field(strict=False)]
-"""A column of the data: its number and its name; strict in the types of both."""
+def form_of(kind: type[Stored]) -> AfterValidator:
+    """The check of a value that is kept in the form of this class."""
+
+    def check(value: Any) -> Any:
+        kind.from_json(value)
+        return value
+
+    return AfterValidator(check)
 
 
 class Entry(Content):
@@ -105,13 +120,6 @@ class Config(Content):
     """The runs from which it begins, whose copies are in `origins/`."""
 
 
-class Vocabulary(Content):
-    """`tokenizer.json`, whatever it holds."""
-
-    format_version: Annotated[int, Field(ge=1, le=1)]
-    lowercase: bool
-
-
 class TrainRecord(Content):
     """A line of `metrics.jsonl`."""
 
@@ -164,6 +172,8 @@ def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str |
     key = shown(".".join(map(str, first["loc"])) or "the file")[1:-1]
     if first["type"] == "missing":
         raise DamagedError(f"{place}: damaged: no {key}")
+    if first["type"] == "value_error":
+        raise DamagedError(f"{place}: damaged: {key}.{first['ctx']['error']}")
     message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
     raise DamagedError(f"{place}: damaged: {key}: {message}, found {shown(first['input'])}")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.tokenizer import UNKNOWN, Decoder, Tokenizer
+from ensue.text.tokenizer import UNKNOWN, Decoder, VocabularyTokenizer
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
 CODE_POINTS = 0x110000
@@ -16,18 +16,19 @@ FIRST_SURROGATE, AFTER_SURROGATES = 0xD800, 0xE000
 REPLACEMENT = "\ufffd"
 
 
-class CharacterTokenizer(Tokenizer):
+class CharacterTokenizer(VocabularyTokenizer):
     """`<unk>` is id 0, the known characters follow by code point. An unknown character is decoded as U+FFFD."""
 
     kind = "characters"
     unknown_id: int = 0
+    first = (UNKNOWN,)
 
-    def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
-        self.vocabulary = vocabulary
-        self.vocabulary_size = len(vocabulary)
-        self.lowercase = lowercase
+    def __init__(self, symbols: Iterable[str], *, lowercase: bool = False) -> None:
+        super().__init__(symbols, lowercase=lowercase)
+        if any(len(symbol) != 1 for symbol in self.symbols[1:]):
+            raise ValueError("a symbol is not one character")
         self._table = np.zeros(CODE_POINTS, np.uint32)
-        self._table[[ord(character) for character in vocabulary.symbols[1:]]] = np.arange(1, len(vocabulary))
+        self._table[[ord(character) for character in self.symbols[1:]]] = np.arange(1, self.vocabulary_size)
         self.start_id = int(self._table[ord("\n")])
 
     @classmethod
@@ -42,7 +43,7 @@ class CharacterTokenizer(Tokenizer):
         totals[FIRST_SURROGATE:AFTER_SURROGATES] = 0  # a surrogate is half of a character
         seen = {chr(point): int(totals[point]) for point in np.flatnonzero(totals)}
         kept = most_frequent(seen, min_count=min_count, limit=None if max_size is None else max_size - 1)
-        return cls(Vocabulary([UNKNOWN, *sorted(kept)]), lowercase=lowercase)
+        return cls([UNKNOWN, *sorted(kept)], lowercase=lowercase)
 
     def decoder(self) -> Decoder:
         return _CharacterDecoder(self.vocabulary)
@@ -51,21 +52,8 @@ class CharacterTokenizer(Tokenizer):
         lowered = text.lower() if self.lowercase else text
         return list(text if len(text) == len(lowered) else lowered)
 
-    def symbol(self, id: int) -> str:
-        return self.vocabulary.symbols[id]
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        vocabulary = Vocabulary.from_json(content["symbols"], first=(UNKNOWN,))
-        if any(len(symbol) != 1 for symbol in vocabulary.symbols[1:]):
-            raise ValueError("a symbol is not one character")
-        return cls(vocabulary, lowercase=bool(content["lowercase"]))
-
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return self._table[code_points(text)]
-
-    def _content(self) -> dict[str, Any]:
-        return {"symbols": list(self.vocabulary.symbols)}
 
 
 class _CharacterDecoder(Decoder):

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT_VERSION = 1
+from ensue.stored import Bounds, Stored
 
 
-class Classes:
+def check_names(names: Collection[str]) -> None:
+    """Raises ValueError unless there is a name, and they are distinct."""
+    if not names or len(set(names)) < len(names):
+        raise ValueError("names must be distinct, and there must be one")
+
+
+Names = Annotated[Sequence[str], check_names]
+
+
+class Classes(Stored):
     """The labels `names` of a classifier, in the order of the model's outputs.
 
     With `multiple`, a text has all labels whose probability is at least `threshold`; without, the most probable one.
     """
 
-    def __init__(self, names: Sequence[str], *, multiple: bool = False, threshold: float = 0.5) -> None:
+    kind = "classes"
+
+    def __init__(
+        self, names: Names, *, multiple: bool = False, threshold: Annotated[float, Bounds(0, 1)] = 0.5
+    ) -> None:
         self.names, self.multiple, self.threshold = tuple(names), multiple, threshold
         self.ids = {name: id for id, name in enumerate(self.names)}
 
@@ -46,33 +59,8 @@ class Classes:
         shares: NDArray[np.float64] = counts / (len(labels) + (2 if self.multiple else len(self.names)))
         return shares
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
-        return {
-            "kind": "classes",
-            "format_version": FORMAT_VERSION,
-            "names": list(self.names),
-            "multiple": self.multiple,
-            "threshold": self.threshold,
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Classes:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        names = content["names"]
-        check_names(names)
-        return cls(names, multiple=bool(content["multiple"]), threshold=float(content["threshold"]))
-
     def __len__(self) -> int:
         return len(self.names)
 
     def __repr__(self) -> str:
         return f"Classes({', '.join(self.names)}{', multiple=True' if self.multiple else ''})"
-
-
-def check_names(names: Any) -> None:
-    """Raises ValueError unless `names`, read from JSON, are one or more distinct strings."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("names must be a list of strings")
-    if not names or len(set(names)) < len(names):
-        raise ValueError("names must be distinct, and there must be one")

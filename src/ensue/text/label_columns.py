@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.stored import FORMAT_VERSION, Stored, arguments
 from ensue.text.edit_scripts import applied, edit_script
 from ensue.text.labels import Labels
 
@@ -22,7 +23,6 @@ Row = tuple[str, ...]
 Kind = Literal["label", "attribute", "script"]
 KIND_OF: dict[str, Kind] = {"feats": "attribute", "lemma": "script"}
 NOTHING = "_"
-FORMAT_VERSION = 1
 _LEAST = 1e-6
 """The least probability of a script that counts for that of a lemma."""
 
@@ -35,9 +35,10 @@ class Learned(NamedTuple):
     labels: Labels
 
 
-class LabelColumns:
+class LabelColumns(Stored):
     """The columns by name, each with what is learned of it: one part, or one for each attribute."""
 
+    kind = "columns"
     scheme = tag_scheme = None
     has_spans = False
 
@@ -82,23 +83,18 @@ class LabelColumns:
         return [dict(zip(found, one, strict=True)) for one in zip(*found.values(), strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
         columns = {
             name: [{"kind": part.kind, "key": part.key, "labels": part.labels.to_json()} for part in parts]
             for name, parts in self.columns.items()
         }
-        return {"kind": "columns", "format_version": FORMAT_VERSION, "columns": columns}
+        return {"kind": self.kind, "format_version": FORMAT_VERSION, "columns": columns}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> LabelColumns:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        columns = {
-            name: [Learned(part["kind"], part["key"], Labels.from_json(part["labels"])) for part in parts]
-            for name, parts in content["columns"].items()
-        }
+    def _restored(cls, columns: dict[str, list[dict[str, Any]]]) -> Self:
         if not columns or not all(columns.values()):
             raise ValueError("a column of which nothing is learned")
-        return cls(columns)
+        form = {"kind": Kind, "key": str, "labels": Labels}
+        return cls({name: [Learned(**arguments(form, part)) for part in parts] for name, parts in columns.items()})
 
     def __len__(self) -> int:
         return sum(len(part.labels) for part in self.learned)

@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.classes import check_names
-from ensue.text.schemes import SCHEMES, Scheme, convert, legal_transitions, position, tag_set, written_place
+from ensue.stored import Stored
+from ensue.text.classes import Names
+from ensue.text.schemes import Scheme, convert, legal_transitions, position, tag_set, written_place
 from ensue.text.vocabulary import Vocabulary
 
-FORMAT_VERSION = 1
 
-
-class Labels:
+class Labels(Stored):
     """The labels `names` of the training data, and their `scheme` (None: plain labels).
 
     Spans are learned in `tag_scheme`, with every tag that their classes can have. Plain labels are their own tags.
     Nothing here needs the `words` of a sentence; the labels of several columns do (`LabelColumns`).
     """
 
-    def __init__(self, names: Sequence[str], *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
-        assert (scheme is None) == (tag_scheme is None)
+    kind = "tags"
+
+    def __init__(self, names: Names, *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
+        if (scheme is None) != (tag_scheme is None):
+            raise ValueError("scheme and tag_scheme must be names, or none of them")
         self.names, self.scheme, self.tag_scheme = tuple(names), scheme, tag_scheme
         if tag_scheme is None:
             self.tags = Vocabulary(names)
@@ -81,25 +83,6 @@ class Labels:
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
         """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None if all may."""
         return None if self.tag_scheme is None else legal_transitions(self.tags.symbols, self.tag_scheme)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
-        return {
-            "kind": "tags",
-            "format_version": FORMAT_VERSION,
-            "names": list(self.names),
-            "scheme": self.scheme,
-            "tag_scheme": self.tag_scheme,
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Labels:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        names, schemes = content["names"], (content["scheme"], content["tag_scheme"])
-        check_names(names)
-        if not set(schemes) <= {None, *SCHEMES} or (schemes[0] is None) != (schemes[1] is None):
-            raise ValueError(f"unknown scheme {schemes}")
-        return cls(names, scheme=schemes[0], tag_scheme=schemes[1])
 
     def __len__(self) -> int:
         return len(self.tags)

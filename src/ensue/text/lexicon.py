@@ -11,16 +11,17 @@ from collections import ChainMap, Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from threading import Lock
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.stored import Bounds, Count, Stored
 from ensue.text.tokenizer import UNKNOWN
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
-FORMAT_VERSION = 1
 MOST_CHARACTERS = 32
 """The most characters that the character layer reads of a word: half of them from its start, half from its end."""
 AFFIX_COUNT = 5
@@ -65,30 +66,44 @@ class WordForms(NamedTuple):
         )
 
 
-class Lexicon:
+def check_unknown(vocabulary: Vocabulary) -> None:
+    """Raises ValueError unless id 0 is that of the unknown."""
+    if vocabulary.symbols[:1] != (UNKNOWN,):
+        raise ValueError(f"the first symbol must be {UNKNOWN}")
+
+
+Known = Annotated[Vocabulary, check_unknown]
+
+
+class Lexicon(Stored):
     """The vocabularies of a model that reads words. Id 0 of each stands for everything unknown.
 
     `longest_affix` is a number of characters, 0 for no affixes. `vectors` are the words that have a pretrained vector;
     the last `kept_vectors` of them are not of the data, but frequent in the file.
     """
 
+    kind = "lexicon"
+    later = frozenset({"kept_vectors"})
+
     def __init__(
         self,
         *,
-        words: Vocabulary,
+        words: Known,
         lowercase: bool,
         fold_digits: bool,
-        characters: Vocabulary | None = None,
-        affixes: Vocabulary | None = None,
-        longest_affix: int = 0,
-        shapes: Vocabulary | None = None,
-        columns: Mapping[str, Vocabulary] | None = None,
-        vectors: Vocabulary | None = None,
-        kept_vectors: int = 0,
+        characters: Known | None = None,
+        affixes: Known | None = None,
+        longest_affix: Annotated[int, Bounds(0, 1000)] = 0,
+        shapes: Known | None = None,
+        columns: Mapping[str, Known] = MappingProxyType({}),
+        vectors: Known | None = None,
+        kept_vectors: Count = 0,
     ) -> None:
+        if kept_vectors >= max(1, len(vectors or ())):
+            raise ValueError("kept_vectors must be a number of vectors")
         self.words, self.lowercase, self.fold_digits = words, lowercase, fold_digits
         self.characters, self.affixes, self.longest_affix, self.shapes = characters, affixes, longest_affix, shapes
-        self.columns = dict(columns or {})
+        self.columns = dict(columns)
         self.vectors, self.kept_vectors = vectors, kept_vectors
         self.looked_up: dict[str, int] = {}
         """The rows of further vectors, by word."""
@@ -163,49 +178,6 @@ class Lexicon:
         """The ids of a column's values."""
         return _ids(self.columns[name], values, len(values))
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
-        return {
-            "kind": "lexicon",
-            "format_version": FORMAT_VERSION,
-            "lowercase": self.lowercase,
-            "fold_digits": self.fold_digits,
-            "longest_affix": self.longest_affix,
-            "words": _symbols(self.words),
-            "characters": _symbols(self.characters),
-            "affixes": _symbols(self.affixes),
-            "shapes": _symbols(self.shapes),
-            "columns": {name: _symbols(vocabulary) for name, vocabulary in self.columns.items()},
-            "vectors": _symbols(self.vectors),
-            "kept_vectors": self.kept_vectors,
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Lexicon:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        if content["kind"] != "lexicon":
-            raise ValueError(f"a {content['kind']}, not a lexicon")
-        words, columns, longest_affix = _read(content["words"]), content["columns"], content["longest_affix"]
-        if words is None:
-            raise ValueError("no words")
-        vectors, kept_vectors = _read(content["vectors"]), content.get("kept_vectors", 0)
-        if type(kept_vectors) is not int or not 0 <= kept_vectors < max(1, len(vectors or ())):
-            raise ValueError("kept_vectors must be a number of vectors")
-        if not isinstance(columns, dict) or type(longest_affix) is not int or longest_affix < 0:
-            raise ValueError("columns must be a table, and longest_affix a number from 0")
-        return cls(
-            words=words,
-            lowercase=bool(content["lowercase"]),
-            fold_digits=bool(content["fold_digits"]),
-            longest_affix=longest_affix,
-            characters=_read(content["characters"]),
-            affixes=_read(content["affixes"]),
-            shapes=_read(content["shapes"]),
-            columns={name: _read(symbols) or Vocabulary([UNKNOWN]) for name, symbols in columns.items()},
-            vectors=vectors,
-            kept_vectors=kept_vectors,
-        )
-
     def _keys(self, forms: Sequence[str]) -> NDArray[np.int64]:
         ids = self.words.ids
         found = (ids.get(word) or _number(word) for word in map(self.normalized, forms))
@@ -276,14 +248,6 @@ def _number(word: str) -> int:
 def _ids(vocabulary: Vocabulary, symbols: Iterable[str], count: int) -> NDArray[np.int64]:
     ids = vocabulary.ids
     return np.fromiter((ids.get(symbol, 0) for symbol in symbols), np.int64, count)
-
-
-def _symbols(vocabulary: Vocabulary | None) -> list[str] | None:
-    return None if vocabulary is None else list(vocabulary.symbols)
-
-
-def _read(symbols: Any) -> Vocabulary | None:
-    return None if symbols is None else Vocabulary.from_json(symbols, first=(UNKNOWN,))
 
 
 FEW, MANY = 0.05, 0.4

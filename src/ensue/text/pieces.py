@@ -64,6 +64,12 @@ def library_tokenizer(content: Any) -> LibraryTokenizer:
     return found
 
 
+def library_form(library: LibraryTokenizer) -> dict[str, Any]:
+    """The JSON value of a library's tokenizer."""
+    form: dict[str, Any] = json.loads(library.to_str())
+    return form
+
+
 @contextmanager
 def library_errors() -> Iterator[None]:
     """Raises ValueError in one line for what the library raises: plain Exceptions, and panics of Rust, which are no

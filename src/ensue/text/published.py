@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.pieces import START, import_library, library_tokenizer, special_ids, with_offsets
+from ensue.text.pieces import START, import_library, library_form, library_tokenizer, special_ids, with_offsets
 from ensue.text.tokenizer import Decoder, Tokenizer
 from ensue.text.utf8 import without_surrogates
 from ensue.text.wordpiece import BEGIN, INSIDE
@@ -59,14 +58,16 @@ class PublishedTokenizer(Tokenizer):
         return token.replace(BLANK, " ").replace("Ġ", " ")
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        return cls(library_tokenizer(content["tokenizer"]), special=content["special"])
+    def restored(cls, tokenizer: dict[str, Any], special: dict[str, str], lowercase: bool) -> Self:
+        return cls(library_tokenizer(tokenizer), special=special)
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        """The library's form of it."""
+        return library_form(self.library)
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return np.array(self.library.encode(without_surrogates(text), add_special_tokens=False).ids, np.uint32)
-
-    def _content(self) -> dict[str, Any]:
-        return {"tokenizer": json.loads(self.library.to_str()), "special": self.special}
 
 
 def _inside(library: LibraryTokenizer) -> str:

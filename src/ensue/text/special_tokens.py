@@ -6,13 +6,13 @@ A text can never be taken for a special token, since these have no spelling that
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.tokenizer import Decoder, Tokenizer
-from ensue.text.tokenizers import restore_tokenizer
+from ensue.stored import Stored
+from ensue.text.tokenizers import Decoder, Tokenizer
 from ensue.text.vocabulary import Vocabulary
 
 BEGIN, END, PADDING, SEPARATOR, UNKNOWN_NAME = "<begin>", "<end>", "<padding>", "<separator>", "<unknown>"
@@ -52,7 +52,7 @@ class ExtendedTokenizer:
         return self.tokenizer.symbol(id) if id < first else self.behind[id - first]
 
 
-class TokenizerWithSpecials(ExtendedTokenizer):
+class TokenizerWithSpecials(ExtendedTokenizer, Stored):
     """The ids of `tokenizer`, then those of the special tokens, then those of `names`.
 
     A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last. `separator_id`
@@ -70,16 +70,6 @@ class TokenizerWithSpecials(ExtendedTokenizer):
         """The ids of names."""
         known = self.names.ids
         return np.array([self.unknown_name_id + 1 + known.get(name, -1) for name in names], np.int64)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
-        return {"tokenizer": self.tokenizer.to_json(), "names": list(self.names.symbols)}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        names = Vocabulary.from_json(content["names"], first=())
-        return cls(restore_tokenizer(content["tokenizer"]), names.symbols)
 
     def __repr__(self) -> str:
         return f"TokenizerWithSpecials({self.tokenizer!r}, {len(self.names)} names)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.boundaries import BLANKS, last_boundary
-from ensue.text.pieces import START, PieceIds, import_library, library_tokenizer, special_ids, with_offsets
+from ensue.text.pieces import (
+    START,
+    PieceIds,
+    import_library,
+    library_form,
+    library_tokenizer,
+    special_ids,
+    with_offsets,
+)
 from ensue.text.tokenizer import Decoder, Tokenizer
 from ensue.text.utf8 import Utf8Decoder, shown, without_surrogates
 
@@ -34,6 +41,7 @@ class SubwordTokenizer(Tokenizer):
     """
 
     kind = "bpe"
+    later = frozenset({"special"})
     unknown_id = None
     joins_blanks = True
 
@@ -88,9 +96,17 @@ class SubwordTokenizer(Tokenizer):
         return shown(self._pieces[id])
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        library = library_tokenizer(content["tokenizer"])
-        return cls(library, lowercase=bool(content["lowercase"]), special=content.get("special"))
+    def restored(cls, tokenizer: dict[str, Any], lowercase: bool, special: dict[str, str] | None = None) -> Self:
+        return cls(library_tokenizer(tokenizer), lowercase=lowercase, special=special)
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        """The library's form of it."""
+        return library_form(self.library)
+
+    def to_json(self) -> dict[str, Any]:
+        content = super().to_json()
+        return content if self.special else {key: value for key, value in content.items() if key != "special"}
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         ids, offsets = with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
@@ -103,10 +119,6 @@ class SubwordTokenizer(Tokenizer):
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return self._ids_of_pieces.ids(_PIECE.findall(without_surrogates(text)))
-
-    def _content(self) -> dict[str, Any]:
-        content = {"tokenizer": json.loads(self.library.to_str())}
-        return content | ({"special": self.special} if self.special else {})
 
 
 def byte_characters() -> list[str]:

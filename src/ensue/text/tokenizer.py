@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT_VERSION = 1
+from ensue.stored import Stored
+from ensue.text.vocabulary import Vocabulary
+
 UNKNOWN = "<unk>"
 """The symbol of everything that is not in a vocabulary."""
 
@@ -27,7 +29,7 @@ class Decoder(ABC):
         return ""
 
 
-class Tokenizer(ABC):
+class Tokenizer(Stored, ABC):
     """Text to ids and back.
 
     A model reads `start_id` before the first token of a text: the line end if the vocabulary has one, else a special
@@ -36,7 +38,6 @@ class Tokenizer(ABC):
     starts with a space, a tab or a line end and a does not end with a blank.
     """
 
-    kind: ClassVar[str]
     vocabulary_size: int
     start_id: int
     unknown_id: int | None
@@ -77,20 +78,26 @@ class Tokenizer(ABC):
     def symbol(self, id: int) -> str:
         """The token's text, unescaped, as it is shown in a table."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
-        return {"kind": self.kind, "format_version": FORMAT_VERSION, "lowercase": self.lowercase, **self._content()}
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-
     @abstractmethod
     def _ids(self, text: str) -> NDArray[np.uint32]: ...
 
-    @abstractmethod
-    def _content(self) -> dict[str, Any]: ...
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}(vocabulary_size={self.vocabulary_size})"
+
+
+class VocabularyTokenizer(Tokenizer):
+    """A tokenizer whose ids are those of a vocabulary, which begins with the symbols `first`."""
+
+    first: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, symbols: Iterable[str], *, lowercase: bool = False) -> None:
+        self.vocabulary, self.lowercase = Vocabulary(symbols, first=self.first), lowercase
+        self.vocabulary_size = len(self.vocabulary)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols, by their ids."""
+        return self.vocabulary.symbols
+
+    def symbol(self, id: int) -> str:
+        return self.vocabulary.symbols[id]

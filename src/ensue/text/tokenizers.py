@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ensue.errors import RecipeError, RunError, nearest
 from ensue.parsing import parse_json
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
-from ensue.text.tokenizer import FORMAT_VERSION, Decoder, Tokenizer
+from ensue.text.tokenizer import Decoder, Tokenizer
 from ensue.text.utf8 import ByteTokenizer
 from ensue.text.wordpiece import WordPieceTokenizer
 from ensue.text.words import WordTokenizer
@@ -69,23 +68,8 @@ def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer saved at `path`. Raises RunError if the file is missing, damaged or of a newer format."""
     try:
-        return restore_tokenizer(parse_json(Path(path).read_bytes()))
+        return Tokenizer.from_json(parse_json(Path(path).read_bytes()))
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: not a tokenizer ({_reason(error)})") from error
-
-
-def restore_tokenizer(content: Any) -> Tokenizer:
-    """The tokenizer whose `to_json` returned `content`; raises KeyError, TypeError or ValueError for other content."""
-    kind, version = content["kind"], content["format_version"]
-    if version > FORMAT_VERSION:
-        raise ValueError(f"format_version {version} is newer than this program, which reads {FORMAT_VERSION}")
-    if kind not in KINDS:
-        raise ValueError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}')
-    return KINDS[kind].from_json(content)
-
-
-def _reason(error: Exception) -> str:
-    """One line about `error`."""
-    return f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+    except ValueError as error:
+        raise RunError(f"{path}: not a tokenizer ({' '.join(str(error).split())})") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +31,8 @@ class ByteTokenizer(Tokenizer):
     def symbol(self, id: int) -> str:
         return shown(bytes([id]))
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        return cls(lowercase=bool(content["lowercase"]))
-
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return np.frombuffer(without_surrogates(text).encode(), np.uint8).astype(np.uint32)
-
-    def _content(self) -> dict[str, Any]:
-        return {}
 
 
 class Utf8Decoder(Decoder):

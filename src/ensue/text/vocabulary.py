@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ensue.stored import read
+
 
 class Vocabulary:
     """Distinct symbols, numbered from 0 in the given order: `symbols[id]` and `ids[symbol]`."""
 
-    def __init__(self, symbols: Iterable[str]) -> None:
+    def __init__(self, symbols: Iterable[str], *, first: tuple[str, ...] = ()) -> None:
+        """Raises ValueError for a symbol that occurs twice, or unless the first symbols are these."""
         self.symbols = tuple(symbols)
         self.ids = {symbol: id for id, symbol in enumerate(self.symbols)}
-        assert len(self.ids) == len(self.symbols), "symbols must differ"
+        if len(self.ids) < len(self.symbols):
+            raise ValueError("a symbol occurs twice")
+        if self.symbols[: len(first)] != first:
+            raise ValueError(f"the first symbols must be {', '.join(first)}")
+
+    def to_json(self) -> list[str]:
+        """The symbols."""
+        return list(self.symbols)
 
     @classmethod
-    def from_json(cls, symbols: Any, *, first: tuple[str, ...]) -> Vocabulary:
-        """A vocabulary from JSON. Raises ValueError unless it is a list of distinct strings, `first` before others."""
-        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-            raise ValueError("symbols must be a list of strings")
-        if len(set(symbols)) < len(symbols):
-            raise ValueError("a symbol occurs twice")
-        if tuple(symbols[: len(first)]) != first:
-            raise ValueError(f"the first symbols must be {', '.join(first)}")
-        return cls(symbols)
+    def from_json(cls, symbols: Any) -> Vocabulary:
+        """The inverse of `to_json`. Raises ValueError for other values."""
+        return cls(read(list[str], symbols))
 
     def __len__(self) -> int:
         return len(self.symbols)

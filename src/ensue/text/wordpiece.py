@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.pieces import PieceIds, import_library, with_offsets
-from ensue.text.tokenizer import Decoder, Tokenizer
+from ensue.text.tokenizer import Decoder, VocabularyTokenizer
 from ensue.text.utf8 import without_surrogates
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
@@ -30,7 +30,7 @@ REPEATED = 1 << 12
 _UNIT = re.compile(r"[^ \t\n\r]+")
 
 
-class WordPieceTokenizer(Tokenizer):
+class WordPieceTokenizer(VocabularyTokenizer):
     """Words without their blanks, each cut from left to right into the longest pieces that the vocabulary has.
 
     Source: Schuster & Nakajima 2012; Devlin et al. 2019, whose words these are: control characters are dropped, each
@@ -44,10 +44,9 @@ class WordPieceTokenizer(Tokenizer):
     unknown_id: int
 
     def __init__(self, symbols: Sequence[str], *, lowercase: bool = False) -> None:
-        self.vocabulary, self.lowercase = Vocabulary(symbols), lowercase
+        super().__init__(symbols, lowercase=lowercase)
         if missing := [name for name in SPECIAL if name not in self.vocabulary.ids]:
             raise ValueError(f"the symbols have no {missing[0]}")
-        self.vocabulary_size = len(self.vocabulary)
         self.special_ids = {name: self.vocabulary.ids[name] for name in SPECIAL if name != UNKNOWN}
         self.unknown_id, self.start_id = self.vocabulary.ids[UNKNOWN], self.special_ids[BEGIN]
         self.library = _library(self.vocabulary.ids, lowercase=lowercase)
@@ -81,19 +80,8 @@ class WordPieceTokenizer(Tokenizer):
     def decoder(self) -> Decoder:
         return _PieceDecoder(self.vocabulary)
 
-    def symbol(self, id: int) -> str:
-        return self.vocabulary.symbols[id]
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        vocabulary = Vocabulary.from_json(content["symbols"], first=())
-        return cls(vocabulary.symbols, lowercase=bool(content["lowercase"]))
-
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return self._pieces.ids(_UNIT.findall(without_surrogates(text)))
-
-    def _content(self) -> dict[str, Any]:
-        return {"symbols": list(self.vocabulary.symbols)}
 
 
 class _PieceDecoder(Decoder):

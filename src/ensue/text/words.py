@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.errors import RecipeError, nearest
 from ensue.text.boundaries import BLANKS
-from ensue.text.tokenizer import UNKNOWN, Decoder, Tokenizer
-from ensue.text.vocabulary import Vocabulary, most_frequent
+from ensue.text.tokenizer import UNKNOWN, Decoder, VocabularyTokenizer
+from ensue.text.vocabulary import most_frequent
 from ensue.text.written_words import WrittenWords
 
 LINE_END = "<eos>"
@@ -30,7 +30,7 @@ SPLITTERS = {
 points and commas between digits: `don't`, `well-known`, `1,000.5`. `<unk>` in the text is one token."""
 
 
-class WordTokenizer(Tokenizer):
+class WordTokenizer(VocabularyTokenizer):
     """`<unk>` is id 0, `<eos>` (the end of a line, `"\\n"`) is id 1; words follow, the most frequent first.
 
     White space other than line ends is lost. Decoding puts one blank between the words of a line; with "simple" none
@@ -41,14 +41,13 @@ class WordTokenizer(Tokenizer):
     unknown_id: int = 0
     start_id = 1
     first_word_id = 2
+    first = (UNKNOWN, LINE_END)
 
-    def __init__(self, vocabulary: Vocabulary, *, splitter: str = "whitespace", lowercase: bool = False) -> None:
-        self.vocabulary = vocabulary
-        self.vocabulary_size = len(vocabulary)
+    def __init__(self, symbols: Iterable[str], *, splitter: str = "whitespace", lowercase: bool = False) -> None:
+        super().__init__(symbols, lowercase=lowercase)
         self.splitter = splitter
-        self.lowercase = lowercase
         self._split = splitting(splitter)
-        self._id_of = vocabulary.ids | {"\n": self.start_id}
+        self._id_of = self.vocabulary.ids | {"\n": self.start_id}
 
     @classmethod
     def train(
@@ -68,7 +67,7 @@ class WordTokenizer(Tokenizer):
         for special in ("\n", UNKNOWN, LINE_END):
             counts.pop(special, None)
         words = most_frequent(counts, min_count=min_count, limit=None if max_size is None else max_size - 2)
-        return cls(Vocabulary([UNKNOWN, LINE_END, *words]), splitter=splitter, lowercase=lowercase)
+        return cls([UNKNOWN, LINE_END, *words], splitter=splitter, lowercase=lowercase)
 
     def words(self, text: str) -> list[str]:
         """The words of `text`, one for each id of `encode`."""
@@ -90,22 +89,13 @@ class WordTokenizer(Tokenizer):
         """The word that `words` has for this id."""
         return "\n" if id == self.start_id else self.vocabulary.symbols[id]
 
-    def symbol(self, id: int) -> str:
-        return self.vocabulary.symbols[id]
-
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        vocabulary = Vocabulary.from_json(content["symbols"], first=(UNKNOWN, LINE_END))
-        if content["splitter"] not in SPLITTERS:
-            raise ValueError(f"unknown splitter {content['splitter']!r}")
-        return cls(vocabulary, splitter=content["splitter"], lowercase=bool(content["lowercase"]))
+    def restored(cls, symbols: list[str], splitter: Literal["whitespace", "simple"], lowercase: bool) -> Self:
+        return cls(symbols, splitter=splitter, lowercase=lowercase)
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
         id_of = self._id_of.get
         return np.array([id_of(word, 0) for word in self._split.findall(text)], np.uint32)
-
-    def _content(self) -> dict[str, Any]:
-        return {"splitter": self.splitter, "symbols": list(self.vocabulary.symbols)}
 
 
 class _WordDecoder(Decoder):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from ensue.data.lines import Lines
 from ensue.data.records.columns import Column
+from ensue.stored import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,13 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Stored):
     """How a file is read. It is shown to the user, and kept in a run for later files of the same kind.
 
     If columns have names (a header, JSON), a later file may have them in another order.
     """
 
+    unstored: ClassVar[frozenset[str]] = frozenset({"group"})
     format: str
     texts: tuple[Column, ...] = ()
     labels: Column | None = None
@@ -62,22 +64,6 @@ class Layout:
             kind = "text" if len(self.texts) == 1 or self.joined else "texts"
             parts.append(f"{kind}: {' + '.join(map(str, self.texts))}" + (" (joined)" if self.joined else ""))
         return ", ".join(parts)
-
-    def to_json(self) -> dict[str, Any]:
-        """The layout as JSON values, which `from_json` reads."""
-        content = asdict(self) | {
-            "texts": [list(column) for column in self.texts],
-            "labels": None if self.labels is None else list(self.labels),
-        }
-        del content["group"]
-        return content
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        labels = content["labels"]
-        texts = tuple(Column(*column) for column in content["texts"])
-        return cls(**{**content, "texts": texts, "labels": None if labels is None else Column(*labels)})
 
 
 @dataclass(frozen=True, slots=True)

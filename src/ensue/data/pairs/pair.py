@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 from ensue.data.lines import Lines
 from ensue.data.records.columns import Column
 from ensue.errors import DataError
+from ensue.stored import Stored
 
 
 class Pair(NamedTuple):
@@ -45,12 +46,13 @@ class PairChoice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PairLayout:
+class PairLayout(Stored):
     """How a file is read. It is shown to the user, and kept in a run for later files of the same kind.
 
     Formats without columns have fixed places for source and target, which `about` describes.
     """
 
+    unstored: ClassVar[frozenset[str]] = frozenset({"group"})
     format: str
     sources: tuple[Column, ...] = ()
     targets: tuple[Column, ...] = ()
@@ -76,22 +78,6 @@ class PairLayout:
             tuple(column.name or str(column.number) for column in side) for side in (self.sources, self.targets)
         )
         return PairChoice(sources, targets if is_labeled else (), is_labeled)
-
-    def to_json(self) -> dict[str, Any]:
-        """The layout as JSON values, which `from_json` reads."""
-        return {
-            "format": self.format,
-            "sources": [list(column) for column in self.sources],
-            "targets": [list(column) for column in self.targets],
-            "header": self.header,
-            "about": self.about,
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        columns = {name: tuple(Column(*column) for column in content[name]) for name in ("sources", "targets")}
-        return cls(**{**content, **columns})
 
 
 class PairFormat(ABC):

@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from ensue.errors import DataError, nearest
+from ensue.stored import Count
 
 LONGEST_NAME = 40
 _MOST_NAMES = 12
@@ -16,7 +17,7 @@ _MOST_NAMES = 12
 class Column(NamedTuple):
     """A column of a table: its number (from 1) and its name, if there is a header; or a JSON key (number 0)."""
 
-    number: int
+    number: Count
     name: str = ""
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel
 from ensue.models.encoders import build_encoder
@@ -11,7 +11,8 @@ from ensue.models.word_specification import CharacterWords, ContextOutput, NoOut
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END
-from ensue.tasks.texts.tokenizer import TokenizerParts, WordsContent
+from ensue.tasks.texts.tokenizer import TokenizerParts
+from ensue.text.tokenizer import Tokenizer
 from ensue.text.word_characters import NUM_CHARACTERS, PADDING
 from ensue.text.words import WordTokenizer
 
@@ -19,7 +20,7 @@ from ensue.text.words import WordTokenizer
 class BidirectionalParts(TokenizerParts):
     """The vocabulary of words."""
 
-    content: ClassVar[Any] = WordsContent
+    reads: ClassVar[type[Tokenizer]] = WordTokenizer
     tokenizer: WordTokenizer
 
     def commands(self, recipe: BidirectionalRecipe, path: str) -> list[str]:

@@ -13,7 +13,6 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.frames.model import FrameParts, read_frames_seen
-from ensue.tasks.sequence_to_sequence.model import SideContent
 from ensue.text.special_tokens import TokenizerWithSpecials
 
 
@@ -37,7 +36,7 @@ class CaptionerParts(FrameParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        target = run.read_json("tokenizer.json", SideContent, TokenizerWithSpecials.from_json)
+        target = run.read_json("tokenizer.json", TokenizerWithSpecials.from_json)
         size, expected = target.vocabulary_size, run.config["target_size"]
         if size != expected:
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")

@@ -3,49 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
+from ensue.data.documents.document import Layout
 from ensue.models.build_frames import build_frame_classifier
 from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import ColumnContent, Config, Content, Symbols
+from ensue.runs.schema import Config, form_of
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
 from ensue.text.classes import Classes
 
 
-class LayoutContent(Content):
-    """The content of `data.documents.Layout.to_json`."""
-
-    format: str
-    texts: list[ColumnContent]
-    labels: ColumnContent | None
-    header: bool
-    separator: str
-    joined: bool
-
-
 class ClassificationConfig(WordsConfig):
     """`config.json`."""
 
-    layout: LayoutContent
+    layout: Annotated[dict[str, Any], form_of(Layout)]
     pair: bool
     ngrams: Annotated[int, Field(ge=0, le=1 << 32)] | None = None
     """The number of rows that the bag of n-grams keeps. In older runs it has all of them."""
-
-
-class ClassesContent(Content):
-    """`labels.json`."""
-
-    kind: Literal["classes"]
-    format_version: Annotated[int, Field(ge=1, le=1)]
-    names: Symbols
-    multiple: bool
-    threshold: Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -60,7 +40,7 @@ class ClassifierParts(WordParts):
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         lexicon = read_lexicon(run)
-        labels = run.read_json("labels.json", ClassesContent, Classes.from_json)
+        labels = run.read_json("labels.json", Classes.from_json)
         return cls(
             lexicon,
             empty_vectors(run, lexicon),
@@ -88,7 +68,7 @@ class FrameClassifierParts(LabeledFrameParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", ClassesContent, Classes.from_json))
+        return cls(read_frames_seen(run), run.read_json("labels.json", Classes.from_json))
 
     def build(self, recipe: FrameClassificationRecipe) -> Classifier:
         return build_frame_classifier(

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import Field
+from typing import Annotated, Any, Self
 
 from ensue.models.build_frames import build_painter
 from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Content
+from ensue.stored import Bounds, arguments
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.drawing.recipe import DrawingRecipe
 
-Side = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class ImageContent(Content):
-    """`image.json`."""
-
-    kind: Literal["image"]
-    format_version: Annotated[int, Field(ge=1, le=1)]
-    rows: Side
-    columns: Side
-    colors: Side
+Side = Annotated[int, Bounds(1, 1_000_000)]
 
 
 @dataclass(frozen=True)
@@ -35,10 +23,10 @@ class DrawingParts(ModelParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        def size_of(content: dict[str, Any]) -> ImageSize:
-            return ImageSize(content["rows"], content["columns"], content["colors"])
+        def size_of(content: Any) -> ImageSize:
+            return ImageSize(**arguments({"rows": Side, "columns": Side, "colors": Side}, content, kind="image"))
 
-        return cls(run.read_json("image.json", ImageContent, size_of))
+        return cls(run.read_json("image.json", size_of))
 
     def files(self) -> dict[str, Any]:
         return {"image.json": {"kind": "image", "format_version": 1, **self.size._asdict()}}

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
-from pydantic import Field, FiniteFloat
 
 from ensue.data.frames.source import Shape
 from ensue.data.frames.stored import FrameRows, moments
 from ensue.models.frame_features import FrameFeatures
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Content, DamagedError
+from ensue.runs.schema import DamagedError
+from ensue.stored import Bounds, Stored
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.frames.recipe import FramesRecipe
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class FramesContent(Content):
-    """`frames.json`."""
-
-    kind: Literal["frames"]
-    format_version: Annotated[int, Field(ge=1, le=1)]
-    rate: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    is_sound: bool
-    columns: list[str]
-    mean: Annotated[list[FiniteFloat], Field(min_length=1)]
-    deviation: Annotated[list[Positive], Field(min_length=1)]
-
 
 @dataclass(frozen=True)
-class FramesSeen:
+class FramesSeen(Stored):
     """The shape of the frames of the training data, and the `mean` and `deviation` of each of their features."""
 
+    kind: ClassVar[str] = "frames"
     shape: Shape
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -48,19 +36,25 @@ class FramesSeen:
         return cls(shape, tuple(mean.tolist()), tuple(deviation.tolist()))
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """The inverse of `to_json`; raises ValueError for lists of different lengths."""
-        mean, deviation, columns = (tuple(content[key]) for key in ("mean", "deviation", "columns"))
-        if len(mean) != len(deviation) or len(columns) not in (0, len(mean)):
+    def restored(
+        cls,
+        rate: Annotated[float, Bounds(0, math.inf)],
+        is_sound: bool,
+        columns: tuple[str, ...],
+        mean: tuple[float, ...],
+        deviation: tuple[float, ...],
+    ) -> Self:
+        """Raises ValueError for lists of different lengths, and for a deviation that is none."""
+        if not mean or len(mean) != len(deviation) or len(columns) not in (0, len(mean)):
             raise ValueError("mean, deviation and columns must be as long as each other")
-        shape = Shape(len(mean), content["rate"], columns, content["is_sound"], "the training data")
-        return cls(shape, mean, deviation)
+        if min(deviation) <= 0:
+            raise ValueError(f"deviation: expected numbers above 0, found {min(deviation)}")
+        return cls(Shape(len(mean), rate, columns, is_sound, "the training data"), mean, deviation)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
         shape = self.shape
         return {
-            "kind": "frames", "format_version": 1, "rate": float(shape.rate), "is_sound": shape.is_sound,
+            "kind": self.kind, "format_version": 1, "rate": float(shape.rate), "is_sound": shape.is_sound,
             "columns": list(shape.columns), "mean": list(self.mean), "deviation": list(self.deviation),
         }  # fmt: skip
 
@@ -95,7 +89,7 @@ class LabeledFrameParts(FrameParts):
 
 def read_frames_seen(run: RunDirectory) -> FramesSeen:
     """The shape and the statistics of the frames of a run. Raises RunError if their file is damaged."""
-    seen = run.read_json("frames.json", FramesContent, FramesSeen.from_json)
+    seen = run.read_json("frames.json", FramesSeen.from_json)
     recipe: Any = run.recipe
     if seen.shape.is_sound and seen.shape.width != recipe.features.bands:
         raise DamagedError(f"{run.path / 'frames.json'}: not the model's: the recipe has {recipe.features.bands} bands")

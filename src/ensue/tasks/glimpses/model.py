@@ -9,7 +9,6 @@ from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Size
-from ensue.tasks.classification.model import ClassesContent
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.text.classes import Classes
@@ -31,7 +30,7 @@ class GlimpseParts(LabeledFrameParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        labels = run.read_json("labels.json", ClassesContent, Classes.from_json)
+        labels = run.read_json("labels.json", Classes.from_json)
         return cls(read_frames_seen(run), labels, run.config["rows"])
 
     def build(self, recipe: GlimpsesRecipe) -> GlimpseReader:

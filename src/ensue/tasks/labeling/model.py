@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
-
-from pydantic import Field
+from typing import ClassVar, Self
 
 from ensue.models.build_frames import build_frame_tagger
 from ensue.models.build_text import build_tagger
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, Content, DamagedError, Number, Symbols
+from ensue.runs.schema import Config, DamagedError, Number
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
@@ -27,32 +25,6 @@ class LabelingConfig(WordsConfig):
     words: str
     labels: str | list[str]
     width: Number
-
-
-class TagsContent(Content):
-    """`labels.json`."""
-
-    kind: Literal["tags"]
-    format_version: Annotated[int, Field(ge=1, le=1)]
-    names: Symbols
-    scheme: str | None
-    tag_scheme: str | None
-
-
-class LearnedContent(Content):
-    """A part of a column in `labels.json`."""
-
-    kind: Literal["label", "attribute", "script"]
-    key: str
-    labels: TagsContent
-
-
-class ColumnsContent(Content):
-    """`labels.json` of a tagger of several columns."""
-
-    kind: Literal["columns"]
-    format_version: Annotated[int, Field(ge=1, le=1)]
-    columns: dict[str, list[LearnedContent]]
 
 
 @dataclass(frozen=True)
@@ -71,12 +43,12 @@ class TaggerParts(WordParts):
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
         labels: Labels | LabelColumns
         if recipe.data.label_columns:
-            labels = run.read_json("labels.json", ColumnsContent, LabelColumns.from_json)
+            labels = run.read_json("labels.json", LabelColumns.from_json)
             if set(labels.names) != set(recipe.data.label_columns):
                 found = ", ".join(labels.names)
                 raise DamagedError(f"{run.path / 'labels.json'}: not the model's: it has the columns {shown(found)}")
         else:
-            labels = run.read_json("labels.json", TagsContent, Labels.from_json)
+            labels = run.read_json("labels.json", Labels.from_json)
         return cls(lexicon, empty_vectors(run, lexicon), labels, contextual=layers_shapes(run), tuned=tuned_in(run))
 
     def build(self, recipe: LabelingRecipe) -> Tagger:
@@ -95,7 +67,7 @@ class FrameTaggerParts(LabeledFrameParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", TagsContent, Labels.from_json))
+        return cls(read_frames_seen(run), run.read_json("labels.json", Labels.from_json))
 
     def build(self, recipe: FrameLabelingRecipe) -> Tagger:
         return build_frame_tagger(

@@ -7,26 +7,16 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
+from ensue.data.pairs.pair import PairLayout
 from ensue.models.build_text import build_encoder_decoder
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import ColumnContent, Config, Content, DamagedError, Size
+from ensue.runs.schema import Config, DamagedError, Size, form_of
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.tasks.texts.tokenizer import TokenizerContent
 from ensue.tasks.words.model import ContextualConfig, layers_shapes
-
-
-class PairLayoutContent(Content):
-    """The content of `data.pairs.PairLayout.to_json`."""
-
-    format: str
-    sources: list[ColumnContent]
-    targets: list[ColumnContent]
-    header: bool
-    about: str
 
 
 class SequenceConfig(ContextualConfig):
@@ -34,26 +24,9 @@ class SequenceConfig(ContextualConfig):
 
     source_size: Size
     target_size: Size
-    layout: PairLayoutContent
+    layout: Annotated[dict[str, Any], form_of(PairLayout)]
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
     """Target tokens for a source token, which hardly a training pair exceeds."""
-
-
-class SideContent(Content):
-    """The tokenizer of one side."""
-
-    tokenizer: TokenizerContent
-    names: list[str]
-
-
-class CoderContent(Content):
-    """`tokenizer.json`."""
-
-    source: SideContent
-    target: SideContent | None
-    names: list[Annotated[int, Field(ge=0, lt=100)]]
-    source_tokens: Annotated[int, Field(ge=0, le=1_000_000)]
-    copies: bool
 
 
 @dataclass(frozen=True)
@@ -67,7 +40,7 @@ class EncoderDecoderParts(ModelParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        coder = run.read_json("tokenizer.json", CoderContent, PairCoder.from_json)
+        coder = run.read_json("tokenizer.json", PairCoder.from_json)
         sizes = coder.source.vocabulary_size, coder.target.vocabulary_size
         expected = run.config["source_size"], run.config["target_size"]
         if sizes != expected:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.pairs import Pair
 from ensue.recipe.tables import TokenizerRecipe
+from ensue.stored import Bounds, Stored
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
 from ensue.text.words import WordTokenizer
@@ -22,7 +23,7 @@ BETWEEN_NAMES = re.compile(r"[;,|\s]+")
 
 
 @dataclass(frozen=True)
-class PairCoder:
+class PairCoder(Stored):
     """The tokenizers of both sides, which may be one. `names` are the places of the source columns that hold names."""
 
     source: TokenizerWithSpecials
@@ -145,22 +146,19 @@ class PairCoder:
             return ids
         return np.array([unknown.get(word, id) for word, id in zip(tokenizer.words(text), ids, strict=True)], np.int64)
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, as JSON values."""
-        return {
-            "source": self.source.to_json(),
-            "target": None if self.is_joint else self.target.to_json(),
-            "names": sorted(self.names),
-            "source_tokens": self.source_tokens,
-            "copies": self.copies,
-        }
-
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        source = TokenizerWithSpecials.from_json(content["source"])
-        target = source if content["target"] is None else TokenizerWithSpecials.from_json(content["target"])
-        return cls(source, target, frozenset(content["names"]), content["source_tokens"], content["copies"])
+    def restored(
+        cls,
+        source: TokenizerWithSpecials,
+        target: TokenizerWithSpecials | None,
+        names: frozenset[Annotated[int, Bounds(0, 99)]],
+        source_tokens: Annotated[int, Bounds(0, 1_000_000)],
+        copies: bool,
+    ) -> Self:
+        return cls(source, target or source, names, source_tokens, copies)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | ({"target": None} if self.is_joint else {})
 
 
 def split_names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The parts of a model that has one tokenizer, the schemas of their file, and the parts that it takes from another run.
+"""The parts of a model that has one tokenizer, its file, and the parts that it takes from another run.
 
 These are of its task: layers, and the rows of symbols.
 """
@@ -7,73 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor, nn
 
 from ensue.errors import RecipeError
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
-from ensue.runs.schema import Config, DamagedError, Size, Symbols, Vocabulary
+from ensue.runs.schema import Config, DamagedError, Size
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.texts.framing import Framing
-from ensue.text.tokenizers import Tokenizer, restore_tokenizer
-
-
-class CharactersContent(Vocabulary):
-    """`tokenizer.json` of characters."""
-
-    kind: Literal["characters"]
-    symbols: Symbols
-
-
-class BytesContent(Vocabulary):
-    """`tokenizer.json` of bytes."""
-
-    kind: Literal["bytes"]
-
-
-class WordsContent(Vocabulary):
-    """`tokenizer.json` of words."""
-
-    kind: Literal["words"]
-    splitter: str
-    symbols: Symbols
-
-
-class SubwordsContent(Vocabulary):
-    """`tokenizer.json` of subwords."""
-
-    kind: Literal["bpe"]
-    tokenizer: dict[str, Any]
-    special: dict[str, str] | None = None
-
-
-class WordPieceContent(Vocabulary):
-    """`tokenizer.json` of WordPiece."""
-
-    kind: Literal["wordpiece"]
-    symbols: Symbols
-
-
-class PublishedContent(Vocabulary):
-    """`tokenizer.json` of a published tokenizer."""
-
-    kind: Literal["published"]
-    tokenizer: dict[str, Any]
-    special: dict[str, str]
-
-
-TokenizerContent = Annotated[
-    CharactersContent | BytesContent | WordsContent | SubwordsContent | WordPieceContent | PublishedContent,
-    Field(discriminator="kind"),
-]
-"""`tokenizer.json`, or a tokenizer in it."""
+from ensue.text.tokenizers import Tokenizer
 
 
 class TokenizerConfig(Config):
@@ -89,8 +37,8 @@ class TokenizerParts(ModelParts):
     """The tokenizer of a model that has one."""
 
     config: ClassVar[type[Config]] = TokenizerConfig
-    content: ClassVar[Any] = TokenizerContent
-    """The schema of `tokenizer.json`."""
+    reads: ClassVar[type[Tokenizer]] = Tokenizer  # type: ignore[type-abstract]
+    """The kind of tokenizer that `tokenizer.json` has."""
     tokenizer: Tokenizer
 
     @property
@@ -110,7 +58,7 @@ class TokenizerParts(ModelParts):
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         """Raises RunError if the file is missing or damaged, or if config.json has another size."""
-        tokenizer = run.read_json("tokenizer.json", cls.content, restore_tokenizer)
+        tokenizer = run.read_json("tokenizer.json", cls.reads.from_json)
         size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
         if size != expected:
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors, StaticVectors
-from ensue.tasks.texts.tokenizer import TokenizerParts, WordsContent
+from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.recipe import StaticVectorsTable, WordVectorsRecipe
 from ensue.text.character_ngrams import ngram_hashes
+from ensue.text.tokenizer import Tokenizer
 from ensue.text.words import WordTokenizer
 
 
@@ -18,7 +19,7 @@ from ensue.text.words import WordTokenizer
 class WordVectorParts(TokenizerParts):
     """The vocabulary, in a tokenizer."""
 
-    content: ClassVar[Any] = WordsContent
+    reads: ClassVar[type[Tokenizer]] = WordTokenizer
     tokenizer: WordTokenizer
 
     def commands(self, recipe: WordVectorsRecipe, path: str) -> list[str]:

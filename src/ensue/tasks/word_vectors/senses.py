@@ -21,7 +21,6 @@ from ensue.data.sources import TextSource
 from ensue.tasks.vectors.text_vectors import unit_vectors
 from ensue.tasks.word_vectors.examples import LINE_END, kept_shares
 from ensue.tasks.word_vectors.recipe import SensesTable
-from ensue.text.vocabulary import Vocabulary
 from ensue.text.words import WordTokenizer
 
 
@@ -50,8 +49,7 @@ class SenseCoder:
                     name += "_"
                 known.add(name)
                 names.append(name)
-        vocabulary = Vocabulary([*tokenizer.vocabulary.symbols, *names])
-        return WordTokenizer(vocabulary, splitter=tokenizer.splitter, lowercase=tokenizer.lowercase)
+        return WordTokenizer([*tokenizer.symbols, *names], splitter=tokenizer.splitter, lowercase=tokenizer.lowercase)
 
     def to_json(self) -> dict[str, Any]:
         """The values on which the ids depend."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_in
-from ensue.runs.schema import Config, Size, Symbols, Vocabulary
+from ensue.runs.schema import Config, Size
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.tuned import Tuned
@@ -40,21 +40,6 @@ class WordsConfig(ContextualConfig):
     """The keys of `config.json` for a model that reads words."""
 
     d_vectors: Annotated[int, Field(ge=0, le=100_000)]
-
-
-class LexiconContent(Vocabulary):
-    """`tokenizer.json`."""
-
-    kind: Literal["lexicon"]
-    fold_digits: bool
-    longest_affix: Annotated[int, Field(ge=0, le=1000)]
-    words: Symbols
-    characters: Symbols | None
-    affixes: Symbols | None
-    shapes: Symbols | None
-    columns: dict[str, Symbols]
-    vectors: Symbols | None
-    kept_vectors: Annotated[int, Field(ge=0)] = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +65,7 @@ class WordParts(ModelParts):
 
 def read_lexicon(run: RunDirectory) -> Lexicon:
     """The lexicon of a run. Raises RunError if its file is damaged."""
-    return run.read_json("tokenizer.json", LexiconContent, Lexicon.from_json)
+    return run.read_json("tokenizer.json", Lexicon.from_json)
 
 
 def empty_vectors(run: RunDirectory, lexicon: Lexicon) -> Tensor | None:
