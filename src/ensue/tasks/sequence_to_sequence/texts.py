@@ -155,6 +155,7 @@ class PairCoder(Stored):
         source_tokens: Annotated[int, Bounds(0, 1_000_000)],
         copies: bool,
     ) -> Self:
+        """Without a target, both sides have one tokenizer."""
         return cls(source, target or source, names, source_tokens, copies)
 
     def to_json(self) -> dict[str, Any]:
