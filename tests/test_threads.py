@@ -24,8 +24,7 @@ from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.words.pipeline import Reader
-from ensue.text.classes import Classes
-from ensue.text.labels import Labels
+from ensue.text.labels import Classes, Labels
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 from training.tiny import some_slow

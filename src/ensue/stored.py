@@ -41,7 +41,7 @@ class FormError(ValueError):
 class Stored:
     """A value that is kept as JSON: the arguments of its constructor, by the attributes of these names.
 
-    A class whose keys are others has a class method `restored`, which is called with them. An abstract class reads the
+    A class whose keys are others has a class method `_restored`, which is called with them. An abstract class reads the
     values of its subclasses.
     """
 
@@ -62,7 +62,7 @@ class Stored:
         """The inverse of `to_json`. Raises ValueError, with a message of one line, for other content."""
         family = {each.kind: each for each in _subclasses(cls) if each.kind != cls.kind}
         if not family:
-            make: Callable[..., Self] = getattr(cls, "restored", cls)
+            make: Callable[..., Self] = getattr(cls, "_restored", cls)
             form = _form(cls)  # type: ignore[arg-type]
             return make(**arguments(form, content, kind=cls.kind, later=cls.later))
         kind = arguments({"kind": str}, content)["kind"]
@@ -92,7 +92,7 @@ def arguments(
 @cache
 def _form(cls: Any) -> dict[str, Any]:
     """The types of the arguments of a class, by name."""
-    types = get_type_hints(getattr(cls, "restored", cls.__init__), include_extras=True)
+    types = get_type_hints(getattr(cls, "_restored", cls.__init__), include_extras=True)
     return {name: type_ for name, type_ in types.items() if name not in {"return", *cls.unstored}}
 
 

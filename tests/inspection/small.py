@@ -21,8 +21,7 @@ from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.text.classes import Classes
-from ensue.text.labels import Labels
+from ensue.text.labels import Classes, Labels
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layer_tables

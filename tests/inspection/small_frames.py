@@ -15,8 +15,7 @@ from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.labeling.frames import FrameLabelingPipeline
 from ensue.tasks.labeling.model import FrameTaggerParts
-from ensue.text.classes import Classes
-from ensue.text.labels import Labels
+from ensue.text.labels import Classes, Labels
 from inspection.small import PLAIN, roughened
 
 LSTM = {"kind": "lstm", "d_model": 5}

@@ -8,7 +8,7 @@ from ensue.errors import EnsueError
 from ensue.tasks.classification import view as classifying
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.view import ClassifierView, groups_of
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from inspection.small import LSTM, TRANSFORMER, classifier
 from training.tiny import some_slow
 

@@ -16,7 +16,7 @@ from ensue.inspection.numbers import as_json
 from ensue.tasks.frame_prediction.generation import PRIOR_DRAWS
 from ensue.tasks.frame_prediction.page import PRIOR_SEED
 from ensue.tasks.frames.data import SeriesNoise
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from inspection.small import SPANS, Node, number, parsed
 from inspection.small_frames import DEVIATION, MEAN, frame_classifier, frame_predictor, frame_tagger, frames
 

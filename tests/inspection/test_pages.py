@@ -17,8 +17,7 @@ from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weight
 from ensue.tasks.classification import view as classifying
 from ensue.tasks.labeling import view as tagging
 from ensue.tasks.labeling.view import TaggerView
-from ensue.text.classes import Classes
-from ensue.text.labels import Labels
+from ensue.text.labels import Classes, Labels
 from inspection.small import HARD, LSTM, PLAIN, TRANSFORMER, Node, classifier, number, parsed, tagger
 from training.tiny import some_slow
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.nn import Highway, HighwayCharacterCNN, ProjectedLSTM, Residual, Stack
-from ensue.text.word_characters import (
+from ensue.text.character_ngrams import (
     BOUNDARIES,
     NUM_CHARACTERS,
     PADDING,

@@ -28,7 +28,7 @@ from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 from serving.client import Client

@@ -26,7 +26,7 @@ from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalReci
 from ensue.tasks.bidirectional_language_modeling.scoring import score_both_ways
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText
 from ensue.tasks.texts.minimal_pairs import PairScore
-from ensue.text.word_characters import BOUNDARIES, word_characters
+from ensue.text.character_ngrams import BOUNDARIES, word_characters
 from ensue.text.words import WordTokenizer
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow, words

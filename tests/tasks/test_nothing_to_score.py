@@ -9,7 +9,7 @@ from ensue.errors import EnsueError
 from ensue.tasks.classification.task import score_classifier
 from ensue.tasks.labeling.decoding import LabeledTexts
 from ensue.tasks.labeling.task import evaluate_tagger
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 NOTHING: Any = None
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from ensue.text import pieces
-from ensue.text.character_maps import check_character_maps
-from ensue.text.pieces import library_errors, library_tokenizer
+from ensue.text.pieces import check_character_maps, library_errors, library_tokenizer
 
 SIZE = 256
 STRINGS = "A\0ß\0".encode()

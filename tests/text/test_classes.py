@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 NAMES = ["cat", "dog", "owl"]
 

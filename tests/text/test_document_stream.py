@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.text.boundaries import last_boundary
-from ensue.text.document_stream import DocumentStream
-from ensue.text.masked_tokens import MaskedTokenizer
+from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
 from ensue.text.tokenizers import train_tokenizer
 
 CODERS = {kind: MaskedTokenizer(train_tokenizer(kind, ["a b\nc"], max_size=300)) for kind in ("wordpiece", "bpe")}

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.text.words import WordTokenizer
-from ensue.text.written_words import CLOSING, OPENING, QUOTES, WrittenWords
+from ensue.text.words import CLOSING, OPENING, QUOTES, WordTokenizer, WrittenWords
 
 MARKS = "".join(sorted(CLOSING | OPENING | QUOTES)) + "()[]{}'’‘-–/$%«»「」"
 TEXTS = st.text(st.sampled_from(MARKS + "ab1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -22,8 +22,8 @@ from ensue.exchange.weight_files import read_json_file
 from ensue.recipe import validate_recipe
 from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.text.character_ngrams import NUM_CHARACTERS
 from ensue.text.tokenizer import UNKNOWN
-from ensue.text.word_characters import NUM_CHARACTERS
 from ensue.text.words import LINE_END, WordTokenizer
 
 SUFFIXES = (".hdf5", ".h5")

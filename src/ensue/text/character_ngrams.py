@@ -1,4 +1,4 @@
-"""The n-grams of a word's characters, as hashes (Bojanowski et al. 2017)."""
+"""The characters of a word as numbers: hashes of its n-grams (Bojanowski et al. 2017), and bytes as ELMo has them."""
 
 from __future__ import annotations
 
@@ -51,3 +51,26 @@ def _hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[
     rows = np.concatenate(found)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     return rows[:, 2].astype(np.uint32), np.bincount(rows[:, 0], minlength=len(words))
+
+
+SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = range(256, 261)
+NUM_CHARACTERS = 261
+"""The 256 bytes and the five marks."""
+BOUNDARIES = np.array([[WORD_BEGIN, SENTENCE_BEGIN, WORD_END], [WORD_BEGIN, SENTENCE_END, WORD_END]], np.int64)
+"""The marks before and after a sentence, each like a word of one character."""
+
+
+def word_characters(words: Sequence[str], *, longest: int) -> NDArray[np.int64]:
+    """The characters (U, L) of words, each with its begin and its end, right-padded.
+
+    L is at most `longest`: of a longer word the first bytes are read. What UTF-8 does not have, half of a surrogate
+    pair, is left out.
+    """
+    spelled = [word.encode("utf-8", "ignore")[: longest - 2] for word in words]
+    lengths = np.array([len(word) for word in spelled], np.int64)
+    places = np.arange(lengths.max(initial=0) + 2)
+    found = np.full((len(words), len(places)), PADDING, np.int64)
+    found[:, 0] = WORD_BEGIN
+    found[(places >= 1) & (places <= lengths[:, None])] = np.frombuffer(b"".join(spelled), np.uint8)
+    found[np.arange(len(words)), lengths + 1] = WORD_END
+    return found

@@ -58,7 +58,7 @@ class PublishedTokenizer(Tokenizer):
         return token.replace(BLANK, " ").replace("Ġ", " ")
 
     @classmethod
-    def restored(cls, tokenizer: dict[str, Any], special: dict[str, str], lowercase: bool) -> Self:
+    def _restored(cls, tokenizer: dict[str, Any], special: dict[str, str], lowercase: bool) -> Self:
         return cls(library_tokenizer(tokenizer), special=special)
 
     @property

@@ -96,7 +96,7 @@ class SubwordTokenizer(Tokenizer):
         return shown(self._pieces[id])
 
     @classmethod
-    def restored(cls, tokenizer: dict[str, Any], lowercase: bool, special: dict[str, str] | None = None) -> Self:
+    def _restored(cls, tokenizer: dict[str, Any], lowercase: bool, special: dict[str, str] | None = None) -> Self:
         return cls(library_tokenizer(tokenizer), lowercase=lowercase, special=special)
 
     @property

@@ -7,12 +7,70 @@ grapheme: an emoji with its joiners and skin tone, a flag, or a letter with its 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from ensue.errors import RecipeError, nearest
-from ensue.text import treebank, words
+from ensue.text import words
 from ensue.text.boundaries import is_boundary
+
+_A = "['’]"
+_CLITIC = rf"{_A}(?:s|m|d|re|ve|ll)(?!\w)"
+_ABBREVIATION = (
+    "Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Sen|Rep|Gov|Lt|Col|Sgt|Capt|St|Ft|Sr|Jr|Inc|Corp|Ltd|Co|Bros|vs|Ave|Blvd|Rd|"
+    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec"
+)
+_NAME = r"[\w-]{1,64}"  # bounded, so that a long line without blanks costs time in proportion to its length
+_ENDING = "com|org|net|edu|gov|uk|de|fr|jp|htm|html|pdf|doc|xls|ppt|txt|exe|zip|jpg|gif|png"
+_PREFIX = "anti|co|e|ex|inter|mid|mini|multi|non|post|pre|pro|pseudo|re|semi|sub|super|ultra|un"
+_BEFORE_NT = "do|does|did|is|are|was|were|has|have|had|would|could|should|ca|wo"
+_EXPRESSIONS = [
+    r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]'}]",
+    rf"[\w.+-]{{1,64}}@{_NAME}(?:\.{_NAME}){{1,8}}|{_NAME}(?:\.{_NAME}){{0,8}}\.(?:{_ENDING})(?!\w)",
+    r"(?<!\w)[:;=][-']?[()DP](?!\w)",  # faces
+    rf"(?<!\w)(?:(?:[A-Z]\.){{2,}}|(?:{_ABBREVIATION})\.|(?-i:[A-Z]\.(?=\ [A-Z])))",
+    r"(?<!\w)\d{3}-(?:\d{3}-)?\d{4}(?!\w)",  # telephones
+    r"\d+(?:[.,:/]\d+)*(?:(?:st|nd|rd|th|s)?(?!\w)|(?=[ap]m(?!\w)))|(?<!\w)\.\d+",
+    rf"(?<!\w)(?:can(?=not(?!\w))|(?:gon|wan)(?=na(?!\w))|got(?=ta(?!\w))|(?:{_BEFORE_NT})(?=nt(?!\w)))",
+    rf"[^\W_]+?(?=n{_A}t(?!\w))|n{_A}t(?!\w)|{_CLITIC}",
+    rf"(?<!\w)(?:{_PREFIX})-\w+|(?-i:[A-Z]+&[A-Z]+)(?!\w)",
+    rf"\w+(?:(?!{_CLITIC}){_A}\w+)*",
+    r"([-*=_<>'‘’`])\1+|[.!?]{2,}|\S",
+]
+TREEBANK = "|".join(_EXPRESSIONS)
+"""An English word as in the Penn Treebank and Universal Dependencies, in upper or lower case. Quotes are kept.
+
+Contractions are split (`do|n't`, `I|'m`, `dog|'s`, `can|not`, `gon|na`). Punctuation marks are tokens, except in
+numbers, abbreviations and addresses. Hyphens are tokens too, except after prefixes, as in the newer treebanks
+(`well|-|known`, `non-smoker`). On the running text of UD English-EWT's development data the words have an F1 of 98.8 %.
+"""
+_WORD = re.compile(TREEBANK, re.IGNORECASE)
+_JOINERS = "\u200c\u200d"
+_LETTER = "\u0250"
+"""A letter that is in no expression."""
+
+
+def treebank_spans(text: str) -> Iterator[tuple[int, int]]:
+    """The start and end of each word, in code points. White space is that of Unicode. The marks and joiners of a letter
+    are letters, as in é of two code points, in Devanagari and in Arabic.
+    """
+    return treebank_between_marks(text if text.isascii() else _with_marks_as_letters(text))
+
+
+def treebank_between_marks(text: str) -> Iterator[tuple[int, int]]:
+    """The words of an earlier ensue, for which a mark is no letter and ends a word."""
+    return (match.span() for match in _WORD.finditer(text))
+
+
+def _with_marks_as_letters(text: str) -> str:
+    found, before = [], " "
+    for sign in text:
+        clings = sign >= "\u0300" and (sign in _JOINERS or unicodedata.category(sign).startswith("M"))
+        before = _LETTER if clings and (before.isalnum() or before == "_") else sign
+        found.append(before)
+    return "".join(found)
+
 
 Span = tuple[int, int]
 Word = TypeVar("Word")
@@ -63,19 +121,19 @@ def _matches(expression: str) -> Callable[[str], Iterator[Span]]:
 EXPRESSIONS: dict[str, tuple[str, bool]] = {
     "whitespace": (words.SPLITTERS["whitespace"], False),
     "simple": (words.SPLITTERS["simple"], False),
-    "treebank": (treebank.EXPRESSION, True),
-    "treebank-1": (treebank.EXPRESSION, True),
+    "treebank": (TREEBANK, True),
+    "treebank-1": (TREEBANK, True),
     "characters": (r"\S", False),
 }
 """For each splitter the regular expression of a word or a line end, and whether it takes no notice of case."""
 SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
     **{name: _matches(expression) for name, (expression, _) in EXPRESSIONS.items()},
-    "treebank": treebank.spans,
-    "treebank-1": treebank.spans_between_marks,
+    "treebank": treebank_spans,
+    "treebank-1": treebank_between_marks,
 }
 """The splitters. "whitespace" and "simple" are those of `ensue.text.words`. "simple" never cuts a run of letters; for
 Chinese, which has no blanks, take "characters": every character that is not white space is a token. "treebank" is for
-English (`ensue.text.treebank`). "treebank-1" is that of runs of an earlier ensue, which cut words at combining marks.
+English (`ensue.text.tokens`). "treebank-1" is that of runs of an earlier ensue, which cut words at combining marks.
 """
 
 

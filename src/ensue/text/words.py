@@ -1,8 +1,9 @@
-"""One id for each word. A regular expression defines words; unknown words become `<unk>`."""
+"""One id for each word. A regular expression defines words; unknown words become `<unk>`, and words become texts."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, Self
@@ -14,7 +15,48 @@ from ensue.errors import RecipeError, nearest
 from ensue.text.boundaries import BLANKS
 from ensue.text.tokenizer import UNKNOWN, Decoder, VocabularyTokenizer
 from ensue.text.vocabulary import most_frequent
-from ensue.text.written_words import WrittenWords
+
+CLOSING = frozenset(".,;:!?…。、，．！？：；।॥،؛؟۔")
+OPENING = frozenset("¿¡")
+QUOTES = frozenset('"“”„«»')
+"""Which of them open depends on the language. So the first one of a line opens, the second one closes, and so on."""
+
+
+class WrittenWords:
+    """Writes one word after another; "\\n" ends a line. Without `joins_marks` there is a blank between any two.
+
+    The splitter "simple" finds the same words in the text again.
+    """
+
+    def __init__(self, *, joins_marks: bool) -> None:
+        self.joins_marks = joins_marks
+        self._blank, self._in_quotes = "", False
+
+    def feed(self, word: str) -> str:
+        """The word, behind the blank that stands before it."""
+        if word == "\n":
+            self._blank, self._in_quotes = "", False
+            return word
+        closes, opens = self._sides(word) if self.joins_marks else (False, False)
+        text = word if closes else self._blank + word
+        self._blank = "" if opens else " "
+        return text
+
+    def _sides(self, word: str) -> tuple[bool, bool]:
+        """Whether the word is a mark that closes, and one that opens."""
+        if len(word) != 1:
+            return False, False
+        if word in QUOTES:
+            self._in_quotes = not self._in_quotes
+            return not self._in_quotes, self._in_quotes
+        kind = unicodedata.category(word)
+        return word in CLOSING or kind in ("Pe", "Pf"), word in OPENING or kind in ("Ps", "Pi")
+
+
+def written(words: Iterable[str], *, joins_marks: bool) -> str:
+    """The text of words."""
+    return "".join(map(WrittenWords(joins_marks=joins_marks).feed, words))
+
 
 LINE_END = "<eos>"
 PUNCTUATION = (
@@ -90,7 +132,7 @@ class WordTokenizer(VocabularyTokenizer):
         return "\n" if id == self.start_id else self.vocabulary.symbols[id]
 
     @classmethod
-    def restored(cls, symbols: list[str], splitter: Literal["whitespace", "simple"], lowercase: bool) -> Self:
+    def _restored(cls, symbols: list[str], splitter: Literal["whitespace", "simple"], lowercase: bool) -> Self:
         return cls(symbols, splitter=splitter, lowercase=lowercase)
 
     def _ids(self, text: str) -> NDArray[np.uint32]:

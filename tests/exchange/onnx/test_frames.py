@@ -11,7 +11,7 @@ import pytest
 import ensue
 from ensue.errors import EnsueError
 from ensue.exchange.exporting import export_run
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from inspection.small import PLAIN, SPANS
 from inspection.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
 from training.tiny import run_tiny

@@ -12,8 +12,8 @@ from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END
 from ensue.tasks.texts.tokenizer import TokenizerParts
+from ensue.text.character_ngrams import NUM_CHARACTERS, PADDING
 from ensue.text.tokenizer import Tokenizer
-from ensue.text.word_characters import NUM_CHARACTERS, PADDING
 from ensue.text.words import WordTokenizer
 
 

@@ -16,7 +16,7 @@ from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReade
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.portable_reading import PortableReading
-from ensue.text.word_characters import PADDING
+from ensue.text.character_ngrams import PADDING
 
 SAMPLED = ("a", "be", "sea", "é", "words")
 """The distinct words of a sample."""

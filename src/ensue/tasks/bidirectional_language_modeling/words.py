@@ -20,7 +20,7 @@ from ensue.models.modules import device_of
 from ensue.models.word_specification import CharacterWords, WordInput
 from ensue.tasks.texts.framing import batches_by_length
 from ensue.tasks.vectors.text_vectors import Vectors
-from ensue.text.word_characters import BOUNDARIES, PADDING, word_characters
+from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
 from ensue.text.words import WordTokenizer
 from ensue.types import State
 

@@ -25,7 +25,7 @@ from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 
 @dataclass

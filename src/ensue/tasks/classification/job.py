@@ -23,7 +23,7 @@ from ensue.tasks.classification.task import (
     with_best_threshold,
 )
 from ensue.tasks.contract.labels_job import LabelsJob
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 
 class ClassificationJob(LabelsJob[Classifier, Any]):

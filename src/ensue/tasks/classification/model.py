@@ -16,7 +16,7 @@ from ensue.runs.schema import Config, form_of
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 
 class ClassificationConfig(WordsConfig):

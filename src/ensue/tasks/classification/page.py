@@ -19,7 +19,7 @@ from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.models.classifier import Classifier
 from ensue.tasks.classification.view import ClassifierView, view_classifier
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 MOST_WORDS = 60
 """The most words over which the encoder is drawn."""

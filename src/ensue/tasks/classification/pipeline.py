@@ -42,7 +42,7 @@ from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144

@@ -12,7 +12,7 @@ from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.portable import Portable, PortableFunction, mask_of
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords, WithOrigins
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 
 def portable(pipeline: WordPipeline, labels: Classes, data: ClassificationData) -> Portable:

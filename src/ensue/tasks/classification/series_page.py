@@ -26,7 +26,7 @@ from ensue.models.modules import device_of
 from ensue.nn import SequenceLayer
 from ensue.tasks.classification.page import labels_section
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 MOST_INTEGRATED = 2_000
 """The most frames of a series whose integrated gradients are computed; of more it takes half a minute and longer."""

@@ -28,7 +28,7 @@ from ensue.tasks.frames.data import frames_of
 from ensue.tasks.words.data import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from ensue.types import Loss, State
 
 READ_TOKENS, READ_ROWS = 16_384, 256

@@ -36,7 +36,7 @@ class FramesSeen(Stored):
         return cls(shape, tuple(mean.tolist()), tuple(deviation.tolist()))
 
     @classmethod
-    def restored(
+    def _restored(
         cls,
         rate: Annotated[float, Bounds(0, math.inf)],
         is_sound: bool,

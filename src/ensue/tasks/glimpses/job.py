@@ -13,7 +13,7 @@ from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.tasks.glimpses.task import ReadingInGlimpses, caption_of, check_glimpsed, score_reader
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 
 class ImageData(LabeledSeriesData):

@@ -11,7 +11,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Size
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 
 class GlimpsesConfig(Config):

@@ -21,7 +21,7 @@ from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_device
 from ensue.tasks.frames.data import LabeledSeries, SeriesNoise, check_image, frames_of
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from ensue.types import Loss, State
 
 READ_ROWS = 256

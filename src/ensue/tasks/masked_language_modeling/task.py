@@ -23,8 +23,7 @@ from ensue.ranks import spread
 from ensue.tasks.contract.task import Batch, Task, on_device
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.text.document_stream import DocumentStream
-from ensue.text.masked_tokens import MaskedTokenizer
+from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
 

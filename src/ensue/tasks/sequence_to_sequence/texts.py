@@ -147,7 +147,7 @@ class PairCoder(Stored):
         return np.array([unknown.get(word, id) for word, id in zip(tokenizer.words(text), ids, strict=True)], np.int64)
 
     @classmethod
-    def restored(
+    def _restored(
         cls,
         source: TokenizerWithSpecials,
         target: TokenizerWithSpecials | None,

@@ -22,9 +22,8 @@ from ensue.runs.schema import Config, Size
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.tuned import Tuned
-from ensue.text.classes import Classes
 from ensue.text.label_columns import LabelColumns
-from ensue.text.labels import Labels
+from ensue.text.labels import Classes, Labels
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokenizer import UNKNOWN
 

@@ -3,7 +3,7 @@
 import numpy as np
 from subwords import loaded
 
-from ensue.text.word_characters import BOUNDARIES, PADDING, word_characters
+from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
 
 FIRST_WORD = 2
 """The number of the first distinct word, behind both boundaries."""

@@ -8,7 +8,7 @@ import sys
 
 from words import config, inputs, model, say_unknown, split
 
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 from ensue.text.tokens import shortened
 
 classes = Classes.from_json(config["classes"])

@@ -7,7 +7,7 @@ import sys
 
 from frames import config, inputs, model, series
 
-from ensue.text.classes import Classes
+from ensue.text.labels import Classes
 
 classes = Classes.from_json(config["classes"])
 

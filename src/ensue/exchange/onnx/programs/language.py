@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from ensue.text.written_words import written
+from ensue.text.words import written
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
