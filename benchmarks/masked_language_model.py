@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ensue.data.corpus.examples import Frame, FramedBlocks
-from ensue.data.corpus.masks import NOT_HIDDEN, Masking
+from ensue.data.corpus.examples import NOT_HIDDEN, Frame, FramedBlocks, Masking
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.build_text import build_masked_language_model
 from ensue.models.modules import count_parameters

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.data.corpus.cache import tokenize
+from ensue.data.corpus.cache import encoded, tokenize
 from ensue.data.corpus.columns import ColumnSource
-from ensue.data.corpus.parallel_ids import encoded
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
 from ensue.data.corpus.token_file import TokenFile, TokenHeader, check_tokens, header_of, write_tokens
 from ensue.data.sources import TextSource

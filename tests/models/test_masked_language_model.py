@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.data.corpus.masks import NOT_HIDDEN
+from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.errors import ContextError
 from ensue.models.build_text import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel

@@ -16,7 +16,7 @@ import ensue
 from ensue.errors import TrainingError
 from ensue.models.frame_predictor import FramePredictor
 from ensue.tasks.frame_prediction.scoring import SeriesNats
-from ensue.training.messages import packed, unpacked
+from ensue.training.processes import packed, unpacked
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,13 +17,64 @@ from ensue.exchange.gpt import GPT, GPT2
 from ensue.exchange.imported import Imported, recipe_of
 from ensue.exchange.layouts import Part, to_ours
 from ensue.exchange.roberta import FAMILY as ROBERTA
-from ensue.exchange.sentence_files import read_sentences
 from ensue.exchange.tokenizer_files import read_tokenizer
-from ensue.exchange.weight_files import check_finite, read_json_object, read_weights, weight_files
+from ensue.exchange.weight_files import check_finite, read_json_file, read_json_object, read_weights, weight_files
 from ensue.parsing import shown
 from ensue.recipe import Recipe
 from ensue.tasks import task_entry
 from ensue.text.tokenizer import Tokenizer
+
+POOLINGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_max_tokens": "max",
+}
+"""Our pooling for each key that is true."""
+NAMES = {"mean": "mean", "cls": "first", "max": "max"}
+"""Our pooling for each value of the newer key."""
+
+
+def read_sentences(directory: Path) -> dict[str, Any]:
+    """The table `[sentences]`; the mean of tokens for a directory that says nothing.
+
+    Raises DataError for a module that ensue has not, and for another pooling.
+    """
+    path = directory / "modules.json"
+    if not path.exists():
+        return {}
+    modules = read_json_file(path)
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise DataError("expected a list of modules", path)
+    found: dict[str, Any] = {}
+    for module in modules:
+        kind, name = str(module.get("type", "")).rpartition(".")[2], module.get("path", "")
+        if kind == "Normalize":
+            found["unit_length"] = True
+        elif kind == "Pooling":
+            found["pooling"] = _pooling(directory / _folder(name, path) / "config.json")
+        elif kind != "Transformer":
+            raise DataError(
+                f"the module {shown(kind)} is not supported; expected Transformer, Pooling, Normalize", path
+            )
+    return found
+
+
+def _folder(name: object, path: Path) -> str:
+    if not isinstance(name, str) or Path(name).name != name:
+        raise DataError(f"expected a folder beside it, found {shown(name)}", path)
+    return name
+
+
+def _pooling(path: Path) -> str:
+    config = read_json_object(path)
+    chosen = config.get("pooling_mode")
+    modes = [name for name, on in config.items() if name.startswith("pooling_mode_") and on is True]
+    found = NAMES.get(chosen) if isinstance(chosen, str) else POOLINGS.get(modes[0]) if len(modes) == 1 else None
+    if found is None:
+        said = shown(chosen) if chosen is not None else ", ".join(modes) or "none"
+        raise DataError(f"a pooling by {said} is not supported; expected mean, cls or max of tokens", path)
+    return found
+
 
 FAMILIES = {"bert": BERT, "roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": GPT2, "openai-gpt": GPT}
 """The families by `model_type`."""

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.data.corpus.masks import NOT_HIDDEN
+from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.models.layer_outputs import layer_outputs
 from ensue.nn import LearnedPositions, Pointwise, PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
 from ensue.nn.border import weight_of

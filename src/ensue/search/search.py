@@ -17,8 +17,7 @@ from ensue.runs.reporter import Reporter
 from ensue.runs.weights import partial_of, write_text
 from ensue.search.page import write_page
 from ensue.search.space import Space
-from ensue.search.study import Study, check_optuna
-from ensue.search.trial import run_trial
+from ensue.search.study import Study, check_optuna, run_trial
 
 PLAN = "search.json"
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ensue.data.corpus.examples import Frame, FramedBlocks, FramedExamples, FramedPairs
-from ensue.data.corpus.masks import NOT_HIDDEN, Masking
+from ensue.data.corpus.examples import NOT_HIDDEN, Frame, FramedBlocks, FramedExamples, FramedPairs, Masking
 from ensue.data.corpus.token_file import TokenFile
 
 BEGIN, SEPARATOR, PADDING, MASK, FIRST = 0, 1, 2, 3, 4

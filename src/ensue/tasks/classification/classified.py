@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from ensue.inspection.colors import ansi, color_of
+from ensue.inspection.markup import ansi, color_of
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from ensue.data.sentences.sentence import Surface
-from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.features import ReadWords
-from ensue.inspection.markup import clipped, visible
+from ensue.inspection.markup import clipped, color_of, visible
 from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import Mark, ShownText, labeled_text
 from ensue.models.tagger import Tagger

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ensue.inspection.colors import ansi, color_of
+from ensue.inspection.markup import ansi, color_of
 from ensue.text.schemes import spans
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ensue.data.corpus.cache import TextToIds
 from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import RecipeError
-from ensue.metrics.masked import MaskedScores
+from ensue.metrics.language import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts

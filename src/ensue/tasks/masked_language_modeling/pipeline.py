@@ -13,13 +13,13 @@ from torch import Tensor
 
 from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
-from ensue.data.corpus.masks import NOT_HIDDEN
+from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
-from ensue.metrics.masked import MaskedScores
+from ensue.metrics.language import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.corpus.masks import NOT_HIDDEN
+from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.models.prompts import padded

@@ -11,12 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.corpus.examples import ExampleRows, Frame, FramedBlocks, FramedExamples, FramedPairs
-from ensue.data.corpus.masks import NOT_HIDDEN, Masking
+from ensue.data.corpus.examples import (
+    NOT_HIDDEN,
+    ExampleRows,
+    Frame,
+    FramedBlocks,
+    FramedExamples,
+    FramedPairs,
+    Masking,
+)
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers
 from ensue.errors import DataError
-from ensue.metrics.masked import MaskedScores
+from ensue.metrics.language import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread

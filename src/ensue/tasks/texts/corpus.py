@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
+from ensue.data.corpus.cache import TextToIds, encoded, tokenize, trained_tokenizer
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
-from ensue.data.corpus.parallel_ids import encoded
 from ensue.data.corpus.prepared import Prepared, digest_of, is_prepared, prepare
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.row_files import DatasetName

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ensue.arguments import check_path
 from ensue.data.judged_texts import read_judged_texts
 from ensue.errors import EnsueError, nearest
-from ensue.metrics.texts import TextSimilarityScores, pearson
-from ensue.metrics.words import spearman
+from ensue.metrics.words import TextSimilarityScores, pearson, spearman
 from ensue.tasks.contract.pipeline import Pipeline
 
 
