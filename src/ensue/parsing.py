@@ -11,8 +11,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
-from json import decoder as decoders
-from json import scanner
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ class ParseError(ValueError):
 def parse_json(text: str | bytes, decoder: json.JSONDecoder | None = None) -> Any:
     """The value of a JSON text; bytes are UTF-8. Raises ParseError for other text and for more than `MAX_DEPTH` levels.
 
-    A `decoder` may read numbers in another way, or be `UNIQUE_KEYS`.
+    A `decoder` may read numbers in another way, or be `UNIQUE_KEYS` or `YIELDING`.
     """
     text = _text(text)
     value = _parsed(json.loads if decoder is None else decoder.decode, text, "JSON")
@@ -113,86 +111,23 @@ UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_with_unique_keys)
 """Refuses an object that has a key twice, of which Python takes the last value and other readers the first."""
 
 
-_PLAIN = r"""[^\s\[\]{}",][^\[\]{}",]{0,64}|"[^"\\]{0,64}"|\[[^\[\]{}"]{0,512}\]|\{\s{0,64}\}"""
-_RUN = re.compile(rf"(?:\s*(?:{_PLAIN})\s*,){{1,512}}")
-"""Items of a list that need no look inside: numbers, short texts, short lists of numbers."""
-_HEX = "[0-9a-fA-F]"
-_PAIR = rf"\\u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
-_PIECE = re.compile(rf"""(?:[^"\\]+|{_PAIR}|\\u{_HEX}{{4}}|\\[^u]){{1,4096}}""")
-"""A piece of a string that may be read by itself."""
+def _whole(digits: str) -> int:
+    return int(digits)
 
 
-class InterruptibleDecoder(json.JSONDecoder):
-    """Reads one text a little at a time, so that other threads run meanwhile, which wait while Python's parser reads.
-
-    Raises ParseError for a text with more than `most` values that have to be looked at one by one.
-    """
-
-    def __init__(self, most: int = 1 << 17) -> None:
-        super().__init__()
-        self._left = most
-        self.parse_string, self.parse_array, self.parse_object = _string, self._array, self._object
-        self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
-
-    def _value(self, text: str, end: int) -> tuple[Any, int]:
-        self._left -= 1
-        if self._left < 0:
-            raise ParseError("not JSON that can be read here: too many values")
-        found: tuple[Any, int] = self.scan_once(text, end)
-        return found
-
-    def _object(self, place: tuple[str, int], strict: bool, scan: object, *hooks: Any) -> Any:
-        return decoders.JSONObject(place, strict, self._value, *hooks)  # type: ignore[attr-defined]
-
-    def _array(self, place: tuple[str, int], scan: object) -> tuple[list[Any], int]:
-        text, start = place
-        end, values = _blanks(text, start), list[Any]()
-        if text[end : end + 1] == "]":
-            return values, end + 1
-        while True:
-            if run := _RUN.match(text, end):
-                end = run.end()
-                values += _at(json.loads, f"[{run.group()[:-1]}]", text, run.start() - 1)
-                continue
-            try:
-                value, end = self._value(text, _blanks(text, end))
-            except StopIteration as error:
-                raise json.JSONDecodeError("Expecting value", text, error.value) from None
-            values.append(value)
-            end = _blanks(text, end)
-            if text[end : end + 1] == "]":
-                return values, end + 1
-            if text[end : end + 1] != ",":
-                raise json.JSONDecodeError("Expecting ',' delimiter", text, end)
-            end += 1
+def _real(digits: str) -> float:
+    return float(digits)
 
 
-def _string(text: str, end: int, strict: bool = True) -> tuple[str, int]:
-    parts = []
-    while piece := _PIECE.match(text, end):
-        parts.append(_at(json.loads, f'"{piece.group()}"', text, end - 1))
-        end = piece.end()
-    rest, end = decoders.scanstring(text, end, strict)  # type: ignore[attr-defined]  # its end, or a mistake
-    return "".join([*parts, rest]), end
-
-
-def _at(parse: Callable[[str], Any], part: str, text: str, start: int) -> Any:
-    """A part of a text, parsed; its mistakes are those of the text."""
-    try:
-        return parse(part)
-    except json.JSONDecodeError as error:
-        raise json.JSONDecodeError(error.msg, text, start + error.pos) from None
-
-
-def _blanks(text: str, end: int) -> int:
-    return decoders.WHITESPACE.match(text, end).end()  # type: ignore[attr-defined,no-any-return]
+YIELDING = json.JSONDecoder(parse_int=_whole, parse_float=_real)
+"""Lets other threads in at each number. Texts and lists take Python's parser nanoseconds, long numbers do not."""
 
 
 def _check_depth(value: Any, kind: str) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH):
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
         parts = (part.values() if isinstance(part, dict) else part for part in level)
-        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        level = [inner for part in parts for inner in part if isinstance(inner, (dict, list))]  # faster
         if not level:
             return
     raise _too_deep(kind)

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+PART = 1 << 16
+"""The bytes of a body that come at a time."""
+
 
 @dataclass
 class Answer:
@@ -71,12 +74,15 @@ class Client:
             "server": ("127.0.0.1", 80), "asgi": {"version": "3.0", "spec_version": "2.3"},
             "headers": [(name.encode(), value.encode()) for name, value in (*given.items(), *more)],
         }  # fmt: skip
-        answer, left, sent = Answer(), asyncio.Event(), [False]
+        answer, left = Answer(), asyncio.Event()
+        parts = iter([body[start : start + PART] for start in range(0, len(body), PART)] or [b""])
+        rest = [len(body)]
 
         async def receive() -> dict[str, Any]:
-            if not sent[0]:
-                sent[0] = True
-                return {"type": "http.request", "body": body, "more_body": False}
+            if (part := next(parts, None)) is not None:
+                rest[0] -= len(part)
+                await asyncio.sleep(0)
+                return {"type": "http.request", "body": part, "more_body": rest[0] > 0}
             await left.wait()
             return {"type": "http.disconnect"}
 

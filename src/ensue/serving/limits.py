@@ -11,11 +11,13 @@ CHOICES = 128
 """The most choices of a prompt (`n`, `best_of`)."""
 STOPS, STOP_CHARACTERS = 4, 1024
 """The most stop strings, and characters of one."""
-LIGHT = 1 << 14
-"""A body of at most so many commas, brackets, braces and backslashes is parsed in the event loop, which takes
-milliseconds; a heavier one in a thread, by a parser that lets others in between."""
 VALUE_BYTES, TOKEN_BYTES = 64, 64
 """The memory of a JSON value of a body, and of a token that waits to be sent, about."""
+KEY_VALUES = 8
+"""A key of an object counts as so many values."""
+LIGHT = 1 << 19
+"""A body of at most so many bytes in memory is parsed in the event loop, which takes milliseconds; a heavier one in a
+thread."""
 BLOCK = 1 << 16
 """The bytes of an answer that are written at a time; a client that does not read holds about two of these."""
 LONG_SECONDS, DENSE_SECONDS = 0.25, 0.25
@@ -35,7 +37,8 @@ class Limits:
     header_bytes: int = 64 << 10
     body_bytes: int = 4 << 20
     body_values: int = 1 << 18
-    """The numbers, lists and texts of a body, counted by its commas and brackets before anything is parsed."""
+    """The numbers, lists and texts of a body, counted by its commas and brackets as it comes. A key counts as
+    `KEY_VALUES`."""
     text_characters: int = 1 << 19
     """The characters of one text, or the numbers of one series."""
     inspected_characters: int = 1 << 14

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ensue.serving.admission import Ticket
-from ensue.serving.api import SomeRequest, is_light, num_values, parsed
+from ensue.serving.api import SomeRequest, num_values, parsed
 from ensue.serving.limits import BLOCK, LIGHT, VALUE_BYTES, Limits
 from ensue.serving.refusal import Refusal
 from ensue.serving.service import Service
@@ -39,14 +39,7 @@ async def received(kind: type[SomeRequest], request: Request, service: Service) 
     ticket: Ticket = request.scope["ticket"]
     ticket.reserve(places=1)
     body = await _body(request, ticket, service.limits)
-    if (count := num_values(body)) > service.limits.body_values:
-        said = f"the body has {count:,} values; at most {service.limits.body_values:,}"
-        raise Refusal(413, said, code="body_too_large")
-    ticket.reserve(bytes=VALUE_BYTES * count)
-    if is_light(body):
-        asked = parsed(kind, body)
-    else:
-        (asked,) = await unless_left(request.receive, service.reader.computed(map(parsed, [kind], [body]), 1))
+    (asked,) = await worked_out(map(parsed, [kind], [body]), 1, request, service)
     model = service.model(asked.model)
     model.check_route(request.scope["path"])
     request.scope["noted"]["model"] = model.name
@@ -54,26 +47,30 @@ async def received(kind: type[SomeRequest], request: Request, service: Service) 
 
 
 async def worked_out(works: Iterator[Result], count: int, request: Request, service: Service) -> list[Result]:
-    """`count` results that depend on the body alone: in a thread for a body of many values."""
-    if request.scope["ticket"].held.bytes < LIGHT * VALUE_BYTES:
+    """`count` results that depend on the body alone: in a thread for a heavy body."""
+    if request.scope["ticket"].held.bytes <= LIGHT:
         return list(works)
     return await unless_left(request.receive, service.reader.computed(works, count))
 
 
 async def _body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
-    """The whole body. Raises Refusal for one that is too long (413) or too slow (408), and HasLeft."""
+    """The whole body, counted as it comes. Raises Refusal for too long (413) or too slow a one (408), and HasLeft."""
     too_long = Refusal(413, f"the body has more than {limits.body_bytes:,} bytes", code="body_too_large")
     said = request.headers.get("content-length", "0")
     if not said.isdecimal() or len(said) > 15 or int(said) > limits.body_bytes:
         raise too_long
-    parts, size = [], 0
+    parts, size, values = list[bytes](), 0, 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
                 size += len(part)
                 if size > limits.body_bytes:
                     raise too_long
-                ticket.reserve(bytes=len(part))
+                values += (more := num_values(part))
+                if values > limits.body_values:
+                    said = f"the body has more than {limits.body_values:,} values"
+                    raise Refusal(413, said, code="body_too_large")
+                ticket.reserve(bytes=len(part) + VALUE_BYTES * more)
                 parts.append(part)
     except TimeoutError:
         raise Refusal(408, "the body did not come in time", code="body_too_slow") from None
