@@ -157,7 +157,28 @@ def test_json_says_where_words_are_and_how_sure_the_model_is(ensue: Ensue, runs:
     for word, expected in zip(first["words"], answer, strict=True):
         assert text[word["start"] : word["end"]] == word["text"]
         assert word["confidence"] == pytest.approx(expected.confidence, abs=1e-5)
-    assert [tuple(span.values()) for span in first["spans"]] == [tuple(span) for span in answer.spans]
+    assert [tuple(span.values()) for span in first["spans"]] == [
+        (*span[:4], round(span.probability, 6)) for span in answer.spans
+    ]
+
+
+def test_the_best_paths_come_with_their_probabilities(ensue: Ensue, refused: Callable[..., str], runs: Path) -> None:
+    shown = ensue("predict", runs / "names", "--n-best", "3", stdin=b"Anna Novak sees Lima\nAnna\n").out
+    several = package.load(runs / "names", device="cpu").predict(["Anna Novak sees Lima", "Anna"], n_best=3)
+    expected = [[f"{path.probability:.4f}\t{path!r}" for path in answer.paths] for answer in several]
+    assert [part.splitlines() for part in shown.split("\n\n")[:-1]] == expected
+    assert [path.labels for path in (several[0].paths[0], several[0])] == [several[0].labels] * 2
+    (said, _) = ensue(
+        "predict", runs / "names", "--n-best=3", "--json", stdin=b"Anna Novak sees Lima\n\n"
+    ).out.splitlines()
+    found = json.loads(said)["paths"]
+    assert [path["labels"] for path in found] == [path.labels for path in several[0].paths]
+    assert [list(path) for path in found] == [["probability", "labels", "spans"]] * 3
+    shares = [path["probability"] for path in found]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 1
+    said = refused("predict", runs / "names", "--n-best", "101", stdin=b"a\n")
+    assert "n_best" in said
 
 
 @pytest.mark.sampled(1)

@@ -127,14 +127,14 @@ def test_best_path_and_marginals_of_all_paths(name: str) -> None:
         scores = enumerated(name, head, emissions[b, :length])
         expected = max(scores, key=scores.__getitem__)
         assert best[b, :length].tolist() == list(expected)
-        one = head.one(emissions[b, :length].numpy(), with_marginals=True)
+        one = head.one(emissions[b, :length].numpy(), with_posterior=True)
         assert one.tags.tolist() == list(expected)
         weights = torch.tensor(list(scores.values()), dtype=torch.float64).softmax(0)
         counted = torch.zeros(length, K, dtype=torch.float64)
         for path, weight in zip(scores, weights, strict=True):
             counted[torch.arange(length), list(path)] += weight
         same(shares[b, :length].double(), counted, rtol=1e-4, atol=1e-6)
-        same(torch.from_numpy(one.marginals).double(), counted, rtol=1e-4, atol=1e-6)
+        same(torch.from_numpy(one.posterior.marginals).double(), counted, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -313,7 +313,9 @@ def test_heads_side_by_side_are_each_as_if_alone() -> None:
     same(heads.best(emissions, MASK), best)
     shares = [head.marginals(own, MASK) for head, own in zip(parts, alone, strict=True)]
     same(heads.marginals(emissions, MASK), torch.cat(shares, -1))
-    path = heads.one(emissions[0].detach().numpy(), with_marginals=True)
+    path = heads.one(emissions[0].detach().numpy(), with_posterior=True)
     assert path.tags.tolist() == best[0].tolist()
-    assert path.marginals is not None
-    same(torch.from_numpy(path.marginals), heads.marginals(emissions[:1].detach(), None)[0], atol=1e-5, rtol=0)
+    expected = heads.marginals(emissions.detach(), MASK)[0]
+    for found in (path.posterior, heads.posteriors(emissions.detach(), LENGTHS)[0]):
+        assert found is not None
+        same(torch.from_numpy(found.marginals).float(), expected, atol=1e-5, rtol=0)

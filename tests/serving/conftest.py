@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ensue.data.frames.source import Shape
+from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
 from ensue.serving.door import Door
@@ -73,13 +74,18 @@ def task_of(pipeline: Any) -> str:
 class Shouter(Predictor):
     """A task of its own, which no server knows."""
 
-    def __init__(self) -> None:
-        self.run = "/somewhere/runs/shouter"
+    def __init__(self, loudness: int = 0) -> None:
+        self.run, self.loudness = "/somewhere/runs/shouter", loudness
+
+    def with_search(self, *, n_best: int) -> Any:
+        if n_best > 3:
+            raise EnsueError(f"n_best is {n_best}, which hurts")
+        return Shouter(n_best)
 
     def predict(self, texts: Any) -> list[Any]:
         if "boom" in texts:
             raise ZeroDivisionError("a secret text")
-        return [text.upper() for text in texts]
+        return [text.upper() + "!" * self.loudness for text in texts]
 
     def inspect(self, text: Any) -> Inspection:
         return Inspection(text, [text])

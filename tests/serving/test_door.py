@@ -27,6 +27,10 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
     answer = sea.post("/v1/predict", {"model": "shouter", "inputs": ["b", "a", "b"]})
     assert [output["prediction"] for output in answer.json["outputs"]] == ["B", "A", "B"]
     assert sea.post("/v1/predict", {"model": "shouter", "inputs": []}).json["outputs"] == []
+    loud = sea.post("/v1/predict", {"model": "shouter", "inputs": ["b"], "n_best": 2})
+    assert [output["prediction"] for output in loud.json["outputs"]] == ["B!!"]
+    for most in (0, 4):
+        refused(sea.post("/v1/predict", {"model": "shouter", "inputs": ["b"], "n_best": most}), 400, "invalid_value")
     scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
     assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
     assert scored[1] == {"nats": 0, "tokens": []}
@@ -51,6 +55,8 @@ def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) 
     for wrong in ("a text", ["a text"], [1.5], [[1]], []):
         refused(client.post("/v1/predict", {"model": "motion", "inputs": [wrong]}), 400, "invalid_value")
     refused(client.post("/v1/predict", {"model": "shouter", "inputs": series}), 400, "invalid_value")
+    given = {"model": "next", "inputs": series, "n_best": 2}
+    refused(client.post("/v1/predict", given), 400, "model_not_supported")
 
 
 def test_what_is_inside_in_numbers_and_as_a_page(sea: Client) -> None:

@@ -137,7 +137,10 @@ def predict(
     ] = None,
     beams: BeamsOption = None,
     n_best: Annotated[
-        int | None, typer.Option(min=1, help="Outputs for each source, or words for each mask.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, help="Outputs for each source, words for each mask, or paths of a sentence.", show_default=False
+        ),
     ] = None,
     length_penalty: LengthPenaltyOption = None,
     max_tokens: MaxTokensOption = None,

@@ -1,18 +1,14 @@
 """Text and numbers for a page: escaped, cut to a width, with a visible form for invisible characters; and templates.
 
-Each label has a pale color, always the same, here and on a terminal.
-
 A template stands beside the Python file that has its numbers, and is named by its path in the package.
 """
 
 from __future__ import annotations
 
-import colorsys
 import json
 import math
 import re
 import unicodedata
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,14 +147,6 @@ def _finished(value: Any) -> Any:
 def _fixed(value: float, digits: int = 1) -> str:
     """A number with so many digits behind the point."""
     return f"{value:.{digits}f}"
-
-
-def color_of(label: str) -> str:
-    """The color of a label in hexadecimal. Labels of a span scheme have the color of their class."""
-    name = label.partition("-")[2] or label
-    hue = zlib.crc32(name.encode()) % 360 / 360
-    red, green, blue = colorsys.hls_to_rgb(hue, 0.85, 0.65)
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def ansi(console: Console, text: Text) -> str:

@@ -13,17 +13,27 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.nn import LegalTags, LinearChainCRF, Tap, marginals, marginals_of_one, viterbi, viterbi_path
+from ensue.nn import (
+    ChainScores,
+    LegalTags,
+    LinearChainCRF,
+    Posterior,
+    Tap,
+    marginals,
+    posterior,
+    viterbi,
+    viterbi_path,
+)
 
 PADDING = -1
 """The tag of padding."""
 
 
 class OnePath(NamedTuple):
-    """The tags (T,) of a single sentence, and the probability of each tag at each position (T, K), if asked for."""
+    """The tags (T,) of a single sentence, and the probabilities of all paths, if asked for."""
 
     tags: NDArray[np.int64]
-    marginals: NDArray[np.float32] | None
+    posterior: Posterior | None
 
 
 class TagHead(nn.Module, ABC):
@@ -62,19 +72,53 @@ class TagHead(nn.Module, ABC):
     ) -> Tensor:
         """The loss in nats, summed over all real positions: a scalar."""
 
-    @abstractmethod
+    def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
+        """The scores of tags from which the best path follows: log-probabilities, if a tag is trained by itself."""
+        return emissions.log_softmax(-1)
+
+    def chain(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The scores of start, transitions and end; None if each tag is chosen by itself."""
+        return None
+
+    def tables(self) -> ChainScores | None:
+        """These scores as numpy arrays."""
+        found = self.chain()
+        return None if found is None else ChainScores(*(part.detach().cpu().numpy() for part in found))
+
     def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
         """The ids of the tags on the best path."""
+        chain = self.chain()
+        return emissions.argmax(-1) if chain is None else viterbi(self.scores(emissions), *chain, mask)[0]
 
-    @abstractmethod
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
         """The probability of each tag at each position."""
+        chain = self.chain()
+        return emissions.softmax(-1) if chain is None else marginals(self.scores(emissions), *chain, mask)
 
-    @abstractmethod
-    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
-        """`best`, and if asked for `marginals`, for the emissions (T, K) of a single sentence: in numpy, which is
+    def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
+        """The probabilities of all paths through each row, which has so many real positions."""
+        chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
+        sums = None
+        if chain is not None:
+            mask = torch.arange(scores.shape[1], device=scores.device) < torch.tensor(
+                lengths, device=scores.device
+            ).unsqueeze(1)
+            sums = posterior(scores, *chain, mask)
+        rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
+        if sums is None:
+            return [Posterior.of(row, tables) for row in rows]
+        both = zip(*(part.cpu().numpy() for part in sums), strict=True)
+        return [
+            Posterior(row, tables, *(part[: len(row)] for part in parts)) for row, parts in zip(rows, both, strict=True)
+        ]
+
+    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> OnePath:
+        """`best`, and if asked for the posterior, for the emissions (T, K) of a single sentence: in numpy, which is
         faster for one.
         """
+        tables, scores = self.tables(), self.scores(torch.from_numpy(emissions)).numpy()
+        path = emissions.argmax(-1) if tables is None else viterbi_path(scores, *tables)
+        return OnePath(path, Posterior.of(scores, tables) if with_posterior else None)
 
 
 class SoftmaxTagHead(TagHead):
@@ -91,15 +135,6 @@ class SoftmaxTagHead(TagHead):
         return F.cross_entropy(
             logits, tags.flatten(), ignore_index=PADDING, reduction="sum", label_smoothing=self.label_smoothing
         )
-
-    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
-        return emissions.argmax(-1)
-
-    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
-        return emissions.softmax(-1)
-
-    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
-        return OnePath(emissions.argmax(-1), np.exp(_log_softmax(emissions)) if with_marginals else None)
 
 
 class ViterbiTagHead(SoftmaxTagHead):
@@ -143,18 +178,8 @@ class ViterbiTagHead(SoftmaxTagHead):
         self.get_parameter("start").data.copy_(scores[size, :size])
         self.get_parameter("end").data.copy_(scores[:size, size])
 
-    def _tables(self) -> tuple[Tensor, Tensor, Tensor]:
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.get_parameter("start"), self.get_parameter("transitions"), self.get_parameter("end")
-
-    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
-        return viterbi(emissions.log_softmax(-1), *self._tables(), mask)[0]
-
-    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
-        return marginals(emissions.log_softmax(-1), *self._tables(), mask)
-
-    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
-        scores = [_log_softmax(emissions), *(table.cpu().numpy() for table in self._tables())]
-        return OnePath(viterbi_path(*scores), marginals_of_one(*scores) if with_marginals else None)
 
 
 class CRFTagHead(TagHead):
@@ -169,15 +194,11 @@ class CRFTagHead(TagHead):
     ) -> Tensor:
         return self.crf.nats(self.emissions(h), tags.clamp(min=0), mask).sum()
 
-    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
-        return self.crf.best(emissions, mask)[0]
+    def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
+        return emissions
 
-    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
-        return self.crf.marginals(emissions, mask)
-
-    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
-        scores = emissions, *self.crf.tables()
-        return OnePath(viterbi_path(*scores), marginals_of_one(*scores) if with_marginals else None)
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.crf.chain()
 
 
 class TagHeads(TagHead):
@@ -217,18 +238,16 @@ class TagHeads(TagHead):
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
         return torch.cat([head.marginals(own, mask) for head, own in self._split(emissions)], dim=-1)
 
-    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
+    def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
+        found = zip(*(head.posteriors(own, lengths) for head, own in self._split(emissions)), strict=True)
+        return [Posterior.beside(parts) for parts in found]
+
+    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> OnePath:
         ends = np.cumsum([head.num_tags for head in self.parts])[:-1]
         found = [
-            head.one(own, with_marginals=with_marginals)
+            head.one(own, with_posterior=with_posterior)
             for head, own in zip(self.parts, np.split(emissions, ends, axis=1), strict=True)
         ]
-        shares = [path.marginals for path in found if path.marginals is not None]
         paths = np.stack([path.tags for path in found], axis=-1)
-        return OnePath(paths, np.concatenate(shares, axis=1) if shares else None)
-
-
-def _log_softmax(emissions: NDArray[np.float32]) -> NDArray[np.float32]:
-    shifted = emissions - emissions.max(-1, keepdims=True)
-    found: NDArray[np.float32] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return found
+        posteriors = [path.posterior for path in found if path.posterior is not None]
+        return OnePath(paths, Posterior.beside(posteriors) if posteriors else None)

@@ -30,14 +30,14 @@ from ensue.nn.characters import CharacterCNN, CharacterLSTM, Highway, HighwayCha
 from ensue.nn.combinators import Alongside, Bidirectional, Residual, ScalarMix, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
 from ensue.nn.embeddings import TokenEmbedding
-from ensue.nn.heads.chain import log_partition, marginals
+from ensue.nn.heads.chain import log_partition, marginals, posterior
 from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
-from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
+from ensue.nn.heads.crf import LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.mixture import Mixture, MixtureHead
 from ensue.nn.heads.paths import k_best, viterbi
 from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
-from ensue.nn.heads.single_chain import marginals_of_one, viterbi_path
+from ensue.nn.heads.single_chain import ChainScores, Posterior, marginals_of_one, viterbi_path
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.images import ImageGrid
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
@@ -125,6 +125,7 @@ __all__ = [
     "PositionState",
     "PostNormBlock",
     "PostNormDecoderBlock",
+    "Posterior",
     "PreNormBlock",
     "PreNormDecoderBlock",
     "ProjectedLSTM",
@@ -160,6 +161,7 @@ __all__ = [
     "log_partition",
     "marginals",
     "marginals_of_one",
+    "posterior",
     "replace",
     "sampled_cross_entropy",
     "scan",

@@ -126,11 +126,22 @@ class Embeddings(BaseModel):
 
 
 class TextsRequest(Request):
-    """POST /v1/predict and /v1/score. An input is a text; or a list of texts, where the model reads several; or for a
+    """POST /v1/score. An input is a text; or a list of texts, where the model reads several; or for a
     model of frames a list of frames, each a list of numbers, or of the samples of a sound.
     """
 
     inputs: SkipValidation[list[str | list[str] | list[list[float]] | list[float]]]
+
+
+class PredictRequest(TextsRequest):
+    """POST /v1/predict. `n_best` is the option of `ensue predict`, for models that have it."""
+
+    n_best: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that are given."""
+        return {} if self.n_best is None else {"n_best": self.n_best}
 
 
 class InspectRequest(TextsRequest):

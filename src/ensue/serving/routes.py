@@ -76,7 +76,7 @@ ROUTES = (
           "Writes on from prompts.", "generate"),
     Route("POST", "/v1/embeddings", api.EmbeddingRequest, api.Embeddings, texts.embeddings,
           "A vector for each text.", "embed"),
-    Route("POST", "/v1/predict", api.TextsRequest, api.Outputs, texts.predict,
+    Route("POST", "/v1/predict", api.PredictRequest, api.Outputs, texts.predict,
           "Labels, classes, translations, filled masks.", "predict"),
     Route("POST", "/v1/score", api.TextsRequest, api.Outputs, texts.score,
           "The surprisal of tokens or targets, in nats.", "score"),

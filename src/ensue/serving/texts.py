@@ -24,6 +24,7 @@ from ensue.serving.api import (
     Inspected,
     InspectRequest,
     Outputs,
+    PredictRequest,
     TextsRequest,
     Usage,
 )
@@ -44,9 +45,15 @@ Text = str | tuple[str, ...]
 
 async def predict(service: Service, request: Request) -> Response:
     """POST /v1/predict."""
-    asked, model = await received(TextsRequest, request, service)
-    texts = await _admitted(asked.inputs, service, request, model, {model.pipeline.num_texts})
-    return await _outputs(service, request, model, texts, _told(model, model.pipeline.each_json(texts)))
+    asked, model = await received(PredictRequest, request, service)
+    pipeline, options = model.pipeline, _options(asked, model, "predict")
+    if options:
+        try:
+            pipeline = pipeline.with_search(**options)
+        except EnsueError as error:
+            raise wrong(next(iter(options)), str(error)) from None
+    texts = await _admitted(asked.inputs, service, request, model, {pipeline.num_texts})
+    return await _outputs(service, request, model, texts, _told(model, pipeline.each_json(texts)))
 
 
 async def score(service: Service, request: Request) -> Response:
@@ -59,7 +66,7 @@ async def score(service: Service, request: Request) -> Response:
 async def inspect(service: Service, request: Request) -> Response:
     """POST /v1/inspect."""
     asked, model = await received(InspectRequest, request, service)
-    pipeline, options = model.pipeline, _options(asked, model)
+    pipeline, options = model.pipeline, _options(asked, model, "inspect")
     counts, most = {pipeline.num_texts, pipeline.num_scored}, service.limits.inspected_characters
     texts = await _admitted(asked.inputs, service, request, model, counts, most=most)
     inputs = ((text,) if isinstance(text, str) else text for text in texts)
@@ -182,10 +189,10 @@ def _named(given: Any) -> str:
     return "a text" if isinstance(given, str) else "another value"
 
 
-def _options(asked: InspectRequest, model: Served) -> dict[str, Any]:
+def _options(asked: PredictRequest | InspectRequest, model: Served, command: str) -> dict[str, Any]:
     """The options that are given. Raises Refusal for one that the model does not have."""
     options = asked.options
-    if unknown := sorted(options.keys() - model.entry.options("inspect")):
+    if options and (unknown := sorted(options.keys() - model.entry.options(command))):
         said = f"the model '{model.name}' has no option {unknown[0]}"
         raise Refusal(400, said, param=unknown[0], code="model_not_supported")
     return options

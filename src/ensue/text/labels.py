@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.stored import Bounds, Stored
-from ensue.text.schemes import Scheme, convert, legal_transitions, position, tag_set, written_place
+from ensue.text.schemes import (
+    OUTSIDE,
+    Scheme,
+    continues,
+    convert,
+    legal_transitions,
+    position,
+    spans,
+    tag_set,
+    written_place,
+)
 from ensue.text.vocabulary import Vocabulary
 
 
@@ -124,6 +135,23 @@ class Labels(Stored):
         places = np.array([place_of[label] for label in labels], np.int64)
         shares: list[float] = (marginals * (self._places == places[:, None])).sum(1).tolist()
         return shares
+
+    def span_tags(self, labels: Sequence[str]) -> tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The spans that the labels of a sentence write, in terms of tags: for each its start and end, and which tags
+        (N, K) have its class; and after which tag (row) which other one (column) continues a span (K, K).
+        """
+        found = spans(labels) if self.has_spans else []
+        classes, goes_on = self._span_tags
+        within = np.array([classes == span.label for span in found], bool).reshape(-1, len(classes))
+        return [(span.start, span.end) for span in found], within, goes_on
+
+    @cached_property
+    def _span_tags(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The class of each tag (K,), None outside, and after which tag which other one continues a span."""
+        kinds = [position(tag) for tag in self.tags.symbols]
+        classes = np.array([None if kind == OUTSIDE else name for kind, name in kinds], object)
+        goes_on = np.array([[continues(before, after) for after in kinds] for before in kinds], bool)
+        return classes, goes_on
 
     def _written(self, label: str) -> tuple[str, str]:
         """The class of a tag or label, and its position in a span as far as both schemes write it."""

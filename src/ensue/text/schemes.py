@@ -72,6 +72,10 @@ class Position(NamedTuple):
     label: str
 
 
+_END = Position(OUTSIDE, "")
+"""The position before and behind a sentence."""
+
+
 @lru_cache(maxsize=1 << 14)
 def position(label: str) -> Position:
     """The parts of a label, split at its first dash. A label without one of the prefixes B I M E L S U W is outside."""
@@ -90,22 +94,21 @@ def spans(labels: Sequence[str]) -> list[Span]:
     label that is a prefix alone (`B`) has the empty class.
     """
     found: list[Span] = []
-    start, current = 0, None
-    for place, label in enumerate(labels):
-        kind, name = position(label)
-        if current is not None and (kind in "OBS" or name != current):
-            found.append(Span(current, start, place))
-            current = None
-        if kind == OUTSIDE:
-            continue
-        if current is None:
-            start, current = place, name
-        if kind in "ES":
-            found.append(Span(current, start, place + 1))
-            current = None
-    if current is not None:
-        found.append(Span(current, start, len(labels)))
+    start, before = 0, _END
+    for place, here in enumerate([*map(position, labels), _END]):
+        if not continues(before, here):
+            if before.kind != OUTSIDE:
+                found.append(Span(before.label, start, place))
+            start = place
+        before = here
     return found
+
+
+def continues(before: Position, here: Position) -> bool:
+    """Whether a token goes on with the span of the token before it, as `spans` reads them. Else a span of the token
+    before ends there, and one of this token begins here.
+    """
+    return before.kind in "BI" and here.kind in "IE" and before.label == here.label
 
 
 def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:

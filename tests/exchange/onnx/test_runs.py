@@ -1,6 +1,7 @@
 """Runs as ONNX: their programs print what ours do, with onnxruntime, numpy and tokenizers alone."""
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -97,6 +98,29 @@ def check_tagger(run: Path, folder: Path, program: Program) -> None:
     expected = "".join(pipeline.prediction_lines(str(folder / "other.txt"), format="text"))
     assert program(folder / "out", text) == expected
     assert len({label.split("\t")[-1] for label in expected.splitlines()}) > 2
+    several = pipeline.with_search(n_best=3)
+    for one, *options in ((pipeline, "--json"), (several, "--json", "--n-best=3")):
+        of_ensue = one.prediction_lines(str(folder / "other.txt"), format="text", as_json=True)
+        for ours, theirs in zip(program(folder / "out", text, *options).splitlines(), of_ensue, strict=True):
+            same_json(ours, theirs)
+    shown = "".join(several.prediction_lines(str(folder / "other.txt"), format="text"))
+    without = re.compile(r"^\d\.\d{4}\t", re.MULTILINE).sub  # the last digit may be another one
+    assert without("", program(folder / "out", text, "--n-best", "3")) == without("", shown)
+
+
+def same_json(ours: str, theirs: str) -> None:
+    """Texts, labels and places are the same, and probabilities differ by 1e-5 at most."""
+    numbers: list[float] = []
+
+    def without(value: Any) -> Any:
+        if isinstance(value, float):
+            return numbers.append(value)
+        if isinstance(value, dict):
+            return {key: without(part) for key, part in value.items()}
+        return list(map(without, value)) if isinstance(value, list) else value
+
+    assert without(json.loads(ours)) == without(json.loads(theirs))
+    assert numbers[: len(numbers) // 2] == pytest.approx(numbers[len(numbers) // 2 :], abs=1.1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -19,14 +19,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ensue.nn.border import expect, expect_mask
+from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY
 from ensue.nn.layer import blank
 from ensue.types import widest
-
-NEVER = -1e30
-"""The score of an illegal path in sums over logarithms, where -inf - -inf would be NaN."""
-
-RESCALE_EVERY = 4
-"""After this many steps, sums are scaled to a maximum of 1."""
 
 
 def score(
@@ -90,6 +85,25 @@ def marginals(
             copies, mask = _Scores(*(part.detach().clone() for part in scores)), mask.clone()
             total = _log_partition_in_logs(copies._replace(emissions=copies.emissions.requires_grad_()), mask)
             return torch.autograd.grad(total.sum(), copies.emissions)[0]
+
+
+def posterior(
+    emissions: Float[Tensor, "B T K"],
+    start: Float[Tensor, " K"],
+    transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"],
+    mask: Bool[Tensor, "B T"] | None = None,
+) -> tuple[Float[Tensor, "B T K"], Float[Tensor, "B T K"]] | None:
+    """The marginals, and the logarithms of sums over all paths that begin with a tag, up to a number for each position:
+    what a `Posterior` has. None if a number may be too small to be exact. Not differentiable.
+    """
+    expect_scores("posterior", emissions, start, transitions, end, mask)
+    scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
+    with torch.autocast(emissions.device.type, enabled=False), torch.no_grad():
+        if (sums := _sums(scores, mask)) is None:
+            return None
+        suffixes = sums.suffixes(torch.ones_like(sums.log_partition))
+        return (suffixes * sums.arrivals).transpose(0, 1), suffixes.log_().transpose(0, 1)
 
 
 class _Scores(NamedTuple):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.heads.chain import log_partition, marginals, score
 from ensue.nn.heads.paths import k_best, viterbi
+from ensue.nn.heads.single_chain import ChainScores
 
 
 class LegalTags(NamedTuple):
@@ -23,14 +23,6 @@ class LegalTags(NamedTuple):
     start: Bool[Tensor, " K"]
     pairs: Bool[Tensor, "K K"]
     end: Bool[Tensor, " K"]
-
-
-class ChainScores(NamedTuple):
-    """The scores of a chain without its emissions; -inf for what is illegal."""
-
-    start: Float[np.ndarray, " K"]
-    transitions: Float[np.ndarray, "K K"]
-    end: Float[np.ndarray, " K"]
 
 
 class LinearChainCRF(nn.Module):
@@ -61,7 +53,7 @@ class LinearChainCRF(nn.Module):
         found = [getattr(self, f"legal_{name}") for name in LegalTags._fields]
         return None if found[0] is None else LegalTags(*found)
 
-    def _tables(self) -> tuple[Tensor, Tensor, Tensor]:
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of start, transitions and end; -inf for what is illegal."""
         raw = self.start, self.transitions, self.end
         if self.legal is None:
@@ -75,18 +67,13 @@ class LinearChainCRF(nn.Module):
 
     def tables(self) -> ChainScores:
         """The scores of start, transitions and end as numpy arrays, for `single_chain.py`."""
-        raw = [scores.detach().cpu().numpy() for scores in (self.start, self.transitions, self.end)]
-        known = self.legal
-        if known is None:
-            return ChainScores(*raw)
-        legal = [part.cpu().numpy() for part in known]
-        return ChainScores(*(np.where(may, part, -np.inf) for may, part in zip(legal, raw, strict=True)))
+        return ChainScores(*(part.detach().cpu().numpy() for part in self.chain()))
 
     def log_partition(
         self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, " B"]:
         """`log Z` of each row, in nats."""
-        return log_partition(emissions, *self._tables(), mask)
+        return log_partition(emissions, *self.chain(), mask)
 
     def score(
         self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
@@ -108,19 +95,19 @@ class LinearChainCRF(nn.Module):
         self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T K"]:
         """The probability of each tag at each position, zeros at padding. Not differentiable."""
-        return marginals(emissions, *self._tables(), mask)
+        return marginals(emissions, *self.chain(), mask)
 
     def best(
         self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
         """The most probable tags, 0 at padding, and their scores (Viterbi)."""
-        return viterbi(emissions, *self._tables(), mask)
+        return viterbi(emissions, *self.chain(), mask)
 
     def best_k(
         self, emissions: Float[Tensor, "B T K"], k: int, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Int[Tensor, "B k T"], Float[Tensor, "B k"]]:
         """The k most probable paths, the best first, and their scores; -inf if a row has fewer paths."""
-        return k_best(emissions, *self._tables(), k=k, mask=mask)
+        return k_best(emissions, *self.chain(), k=k, mask=mask)
 
     def extra_repr(self) -> str:
         return f"num_tags={self.num_tags}" + ("" if self.legal is None else ", legal")

@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from ensue.inspection.markup import ansi, color_of
+from ensue.inspection.colors import color_of
+from ensue.inspection.markup import ansi
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,10 +10,11 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.inspection.attributions import Integrated
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.features import ReadWords
-from ensue.inspection.markup import clipped, color_of, plain, signed
+from ensue.inspection.markup import clipped, plain, signed
 from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.models.classifier import Classifier

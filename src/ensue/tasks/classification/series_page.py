@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.inspection.attributions import Integrated, gradients_of
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import FrameColumns
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.features import ReadFeatures
 from ensue.inspection.frame_drawing import bars
-from ensue.inspection.markup import clipped, color_of
+from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.inspection.series import SeriesView, series_section
 from ensue.models.classifier import Classifier, Pooled

@@ -18,6 +18,7 @@ from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
+from ensue.nn import Posterior
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.frames.data import frames_of
@@ -115,16 +116,16 @@ class TaggedFrames:
         return self.tagged(model)[0]
 
     def tagged(
-        self, model: Tagger, *, with_marginals: bool = False
-    ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-        """The tags (T,) of each series, and if asked for the probabilities of all tags (T, K)."""
+        self, model: Tagger, *, with_posteriors: bool = False
+    ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
+        """The tags (T,) of each series, and if asked for the probabilities of all paths."""
         device = device_of(model)
 
         def emissions(rows: NDArray[np.int64]) -> Emissions:
             frames = self.batch(rows, device)
             return Emissions(model(frames), frames.mask)
 
-        return tag_rows(model, self.contexts, emissions, with_marginals=with_marginals)
+        return tag_rows(model, self.contexts, emissions, with_posteriors=with_posteriors)
 
 
 def tag_texts(
@@ -135,9 +136,9 @@ def tag_texts(
     contextual: Sequence[LayersOfTexts] = (),
     subwords: SubwordTexts | None = None,
     *,
-    with_marginals: bool = False,
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """The tags (T,) of each text in order, and if asked for the marginal probabilities of all tags (T, K).
+    with_posteriors: bool = False,
+) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
+    """The tags (T,) of each text in order, and if asked for the probabilities of all paths.
 
     `forms` are the word forms that the words number; `contextual` are the contexts' words in the layers of other
     models.
@@ -152,7 +153,7 @@ def tag_texts(
         read = None if subwords is None else subwords.batch(rows, device)
         return Emissions(model.emissions(x, forms.keys[numbers], mask, read), mask)
 
-    return tag_rows(model, contexts, emissions, with_marginals=with_marginals)
+    return tag_rows(model, contexts, emissions, with_posteriors=with_posteriors)
 
 
 class Emissions(NamedTuple):
@@ -168,36 +169,36 @@ def tag_rows(
     contexts: Contexts,
     emissions_of: Callable[[NDArray[np.int64]], Emissions],
     *,
-    with_marginals: bool = False,
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """The tags (T,) of each sentence in order, and if asked for their marginals, from the emissions of some contexts,
-    those of similar length together.
+    with_posteriors: bool = False,
+) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
+    """The tags (T,) of each sentence in order, and if asked for the probabilities of all paths, from the emissions of
+    some contexts, those of similar length together.
     """
     device = device_of(model)
     num_sentences, words = len(contexts.sentences), contexts.words
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
-    none = np.zeros((0, model.head.num_tags), np.float32)
-    marginals: list[NDArray[np.float32]] = [none] * num_sentences if with_marginals else []
+    none = Posterior.of(np.zeros((0, model.head.num_tags), np.float32), model.head.tables())
+    posteriors = [none] * num_sentences if with_posteriors else []
 
-    def tagged(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
-        """The numbers of the sentences, their tags (S, T), and the marginal probabilities (S, T, K)."""
+    def tagged(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Posterior]]:
+        """The numbers of the sentences, their tags (S, T), and the probabilities of paths."""
         emissions, mask = emissions_of(rows)
         sentences = rows
         if not contexts.are_sentences:
             places = contexts.places(rows)
             sentences, within = places.numbers, placed(places, device)
             emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
-        shares = model.head.marginals(emissions, mask).cpu().numpy() if with_marginals else None
-        return sentences, model.head.best(emissions, mask).cpu().numpy(), shares
+        lengths = contexts.sentences.lengths[sentences].tolist()
+        found = model.head.posteriors(emissions, lengths) if with_posteriors else []
+        return sentences, model.head.best(emissions, mask).cpu().numpy(), found
 
     batches = by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
-    for sentences, tags, shares in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
+    for sentences, tags, found in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
         for place, sentence in enumerate(sentences):
-            length = contexts.sentences.lengths[sentence]
-            paths[sentence] = tags[place, :length]
-            if shares is not None:
-                marginals[sentence] = shares[place, :length]
-    return paths, marginals
+            paths[sentence] = tags[place, : contexts.sentences.lengths[sentence]]
+            if with_posteriors:
+                posteriors[sentence] = found[place]
+    return paths, posteriors
 
 
 def placed(places: Places, device: torch.device) -> SentencePlaces:

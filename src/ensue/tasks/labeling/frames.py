@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -24,21 +24,39 @@ from ensue.tasks.labeling.decoding import TaggedFrames
 from ensue.tasks.labeling.portable import tag_settings
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.labeling.series_page import inspect_series
+from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.tasks.labeling.task import Judged, items_of, scores_of
+from ensue.text.schemes import spans
+
+
+class FrameSpan(NamedTuple):
+    """A span of the class `label`: the frames from `start` up to `end`, which is not included, and the probability of
+    this class, start and end.
+    """
+
+    label: str
+    start: int
+    end: int
+    probability: float
 
 
 @dataclass(frozen=True)
 class TaggedSeries:
-    """A series, by its name, with the label of each frame, and if asked for their probabilities."""
+    """A series, by its name, with the label of each frame, and if asked for their probabilities, and the spans that the
+    labels write.
+    """
 
     series: str
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] = field(default=(), repr=False)
+    spans: tuple[FrameSpan, ...] = field(default=(), repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """The prediction as JSON values."""
         shares = [round(share, 6) for share in self.probabilities]
-        return {"series": self.series, "labels": self.labels, **({"probabilities": shares} if shares else {})}
+        found = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
+        others = {"probabilities": shares, "spans": found}
+        return {"series": self.series, "labels": self.labels, **{name: part for name, part in others.items() if part}}
 
 
 class FrameLabelingPipeline(LabeledFramesPipeline):
@@ -59,11 +77,16 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
         """A stream of series of any length with their labels, in order, in constant memory."""
         for window in windowed(series):
             rows = FrameRows.of([one.frames for one in window])
-            paths, marginals = TaggedFrames(rows).tagged(self.model, with_marginals=confidence)
+            paths, posteriors = TaggedFrames(rows).tagged(self.model, with_posteriors=confidence)
             for number, (one, path) in enumerate(zip(window, paths, strict=True)):
                 labels = self.labels.decode(path.tolist())
-                shares = self.labels.confidence(labels, marginals[number]) if confidence else []
-                yield one, TaggedSeries(one.name, tuple(labels), tuple(shares))
+                if not confidence:
+                    yield one, TaggedSeries(one.name, tuple(labels))
+                    continue
+                sure = Confidence.of(self.labels, labels, posteriors[number])
+                said = spans(labels) if self.labels.has_spans else []
+                found = [FrameSpan(*span, share) for span, share in zip(said, sure.spans, strict=True)]
+                yield one, TaggedSeries(one.name, tuple(labels), tuple(sure.labels), tuple(found))
 
     def inspect(self, series: Any) -> Inspection:
         """Look into the model with a series, as numbers and as a page: scores, paths, probabilities. `series` is
@@ -95,7 +118,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
 
     def portable(self) -> Portable:
         frames = PortableFrames(self)
-        settings = {**frames.settings(), **tag_settings(self.labels)}
+        settings = {**frames.settings(), **tag_settings(self.model.head, self.labels)}
         function = PortableFunction("model", _tagged, frames.inputs, frames.sample)
         return Portable(self.model, (function,), ("frame_tagger", "frames"), settings)
 

@@ -7,15 +7,20 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 from ensue.data.sentences.sentence import Surface
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.features import ReadWords
-from ensue.inspection.markup import clipped, color_of, visible
+from ensue.inspection.markup import ansi, clipped, visible
 from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import Mark, ShownText, labeled_text
 from ensue.models.tagger import Tagger
+from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 from ensue.tasks.labeling.view import TaggerView, TagPath, TagsView, view_tagger
 from ensue.text.labels import Labels
 from ensue.text.schemes import spans
@@ -201,3 +206,21 @@ def letters_section(view: TaggerView) -> Section:
         "note": cut(len(set(view.words)), len(chosen), "different words"),
     }
     return Section("Letter by letter", "tasks/labeling/letters.html", shown)
+
+
+def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
+    """Words with their labels below them, in lines of the terminal's width."""
+    console = Console(highlight=False)
+    room = width or console.width
+    lines: list[str] = []
+    above, below, used = Text(), Text(), 0
+    for word in tagged:
+        size = max(cell_len(word.text), cell_len(word.label)) + 2
+        if used and used + size > room:
+            lines += [ansi(console, above), ansi(console, below)]
+            above, below, used = Text(), Text(), 0
+        above.append(word.text + " " * (size - cell_len(word.text)))
+        style = "dim" if word.label == "O" else f"black on {color_of(word.label)}"
+        below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
+        used += size
+    return "\n".join([*lines, ansi(console, above), ansi(console, below)]) + "\n"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_texts
+from ensue.arguments import check_path, check_texts, check_whole
 from ensue.data.compact_texts import Ragged, StringColumn
 from ensue.data.lines import Lines
 from ensue.data.sentences.formats import PlainText, format_class
@@ -26,16 +27,23 @@ from ensue.metrics.labeling import LabelingScores
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
+from ensue.nn import Posterior
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.labeling.data import label_rows, read_contexts
 from ensue.tasks.labeling.decoding import Contexts, tag_texts
 from ensue.tasks.labeling.model import TaggerParts
-from ensue.tasks.labeling.page import inspect_sentence
+from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence, aligned
+from ensue.tasks.labeling.tagged_sentence import (
+    MOST_PATHS,
+    Confidence,
+    LabeledWord,
+    TaggedSentence,
+    listed_paths,
+)
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -50,20 +58,22 @@ WINDOW_WORDS = 32_768
 
 
 class LabelsOfSentence(NamedTuple):
-    """A sentence as it was read, its labels, and with `confidence` their probabilities.
+    """A sentence as it was read, its labels, and with `confidence` or `n_best` the probabilities.
 
-    Of a tagger of several columns a label is a tuple, and the probabilities of a word are those of its columns.
+    Of a tagger of several columns a label is a tuple.
     """
 
     sentence: Sentence
     labels: list[Any]
-    confidence: list[Any] | None
+    confidence: Confidence | None = None
 
 
 class LabelingPipeline(WordPipeline):
     """A tagger with its vocabularies: predicts and evaluates."""
 
     recipe: LabelingRecipe
+    n_best: int = 0
+    """The number of paths that `predict` gives of each sentence, if it is not asked for another one."""
 
     def __init__(
         self,
@@ -96,11 +106,25 @@ class LabelingPipeline(WordPipeline):
             subwords=None if parts.tuned is None else parts.tuned.reader(whole=False),
         )  # fmt: skip
 
-    def predict(self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False) -> list[TaggedSentence]:
+    def with_search(self, *, n_best: int) -> Self:
+        """The same model, which finds so many paths of each sentence."""
+        check_whole("n_best", n_best, 1, MOST_PATHS)
+        if isinstance(self.labels, LabelColumns):
+            raise EnsueError(f"n_best is for a tagger of one column; this one has {', '.join(self.labels.names)}")
+        other = copy.copy(self)
+        other.n_best = n_best
+        return other
+
+    def predict(
+        self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False, n_best: int | None = None
+    ) -> list[TaggedSentence]:
         """The labels of each text. A text is a string, which is cut into words, or a list of words.
 
-        With `confidence` each word has the probability of its label.
+        With `confidence` each word has the probability of its label, and each span its own. With `n_best` there are so
+        many `paths` with their probabilities, too.
         """
+        if n_best is not None:
+            return self.with_search(n_best=n_best).predict(texts, confidence=confidence)
         check_texts(texts, "texts, or of lists of words")
         plain = self.format("text")
         sentences = [self.sentence(text, plain) for text in texts]
@@ -239,11 +263,13 @@ class LabelingPipeline(WordPipeline):
         for answer in chain.from_iterable(self.label(part, confidence=as_json, shard=shard) for part in parts):
             if as_json:
                 yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"
+            elif self.n_best:
+                yield listed_paths(self.tagged(answer, source.format))
             elif color and source.format.name == "text":
                 yield aligned(self.tagged(answer, source.format)) + "\n"
             else:
                 yield self.written(answer, source.format)
-        if not as_json and shard.is_last:
+        if not as_json and not self.n_best and shard.is_last:
             yield source.rest
 
     def portable(self) -> Portable:
@@ -272,19 +298,20 @@ class LabelingPipeline(WordPipeline):
         """The answer as a `TaggedSentence`, with the places of words in the text by `format`."""
         sentence = answer.sentence
         surface = format.surface(sentence) if sentence.line else joined(sentence.words)
-        shares: Sequence[float | None] = answer.confidence or [None] * len(answer.labels)
-        words = zip(sentence.words, answer.labels, surface.offsets, shares, strict=True)
+        words = zip(sentence.words, answer.labels, surface.offsets, strict=True)
         if isinstance(self.labels, LabelColumns):
             names = self.labels.names
-            tagged = tuple(
-                LabeledWord(word, row[0], *place, share, dict(zip(names, row, strict=True)))
-                for word, row, place, share in words
+            labeled = tuple(
+                LabeledWord(word, row[0], *place, columns=dict(zip(names, row, strict=True)))
+                for word, row, place in words
             )
         else:
-            tagged = tuple(LabeledWord(word, label, *place, share) for word, label, place, share in words)
-        return TaggedSentence(surface.text, tagged, self.labels.has_spans)
+            labeled = tuple(LabeledWord(word, label, *place) for word, label, place in words)
+        found = TaggedSentence(surface.text, labeled, self.labels.has_spans)
+        return found if answer.confidence is None else found.judged(answer.confidence)
 
     def _label_window(self, contexts: list[list[Sentence]], confidence: bool) -> Iterator[LabelsOfSentence]:
+        confidence = confidence or self.n_best > 0
         window = [sentence for context in contexts for sentence in context]
         forms, words = self.reader.read([sentence.words for sentence in window])
         columns = self._columns(window, words)
@@ -293,18 +320,24 @@ class LabelingPipeline(WordPipeline):
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(window) == 1 and len(window[0].words):
             emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
-            path, marginals = self.model.head.one(emissions, with_marginals=confidence)
-            labels: list[Any] = list(self.labels.decode(path.tolist(), window[0].words))
-            shares = None if marginals is None else self.labels.confidence(labels, marginals, window[0].words)
-            yield LabelsOfSentence(window[0], labels, shares)
+            path, posterior = self.model.head.one(emissions, with_posterior=confidence)
+            yield self._answer(window[0], path, posterior)
             return
         found = Contexts(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
-        paths, marginals = tag_texts(self.model, forms, found, columns, contextual, subwords, with_marginals=confidence)
-        for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
-            labels = list(self.labels.decode(path.tolist(), sentence.words))
-            shares = self.labels.confidence(labels, marginals[row], sentence.words) if confidence else None
-            yield LabelsOfSentence(sentence, labels, shares)
+        paths, posteriors = tag_texts(
+            self.model, forms, found, columns, contextual, subwords, with_posteriors=confidence
+        )
+        for sentence, path, posterior in zip_longest(window, paths, posteriors):
+            yield self._answer(sentence, path, posterior)
+
+    def _answer(self, sentence: Sentence, path: NDArray[np.int64], posterior: Posterior | None) -> LabelsOfSentence:
+        labels = list(self.labels.decode(path.tolist(), sentence.words))
+        if posterior is None:
+            return LabelsOfSentence(sentence, labels)
+        return LabelsOfSentence(
+            sentence, labels, Confidence.of(self.labels, labels, posterior, sentence.words, self.n_best)
+        )
 
     @torch.inference_mode()
     def _emissions_of_one(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ensue.models.subword_encoder import beside
+from ensue.models.tag_heads import TagHead
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords, WithOrigins
@@ -42,7 +44,7 @@ def portable(pipeline: WordPipeline, labels: Labels, together: int) -> Portable:
         given = words.sample(batch, length)
         return given | _halves(given["lengths"]) if together else given
 
-    settings = {**words.settings(), **tag_settings(labels), "together": together}
+    settings = {**words.settings(), **tag_settings(pipeline.model.head, labels), "together": together}
     function = PortableFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
     return Portable(words.model, (function,), ("tagger", *words.programs), settings, words.tokenizers)
 
@@ -59,6 +61,10 @@ def _halves(lengths: Tensor) -> dict[str, Tensor]:
     return {"places_of_sentences": places, "lengths_of_sentences": sizes}
 
 
-def tag_settings(labels: Labels) -> dict[str, Any]:
-    """The settings with which a program writes tags as labels."""
-    return {"tags": list(labels.tags.symbols), "labels": labels.to_json()}
+def tag_settings(head: TagHead, labels: Labels) -> dict[str, Any]:
+    """The settings with which a program writes tags as labels, and knows how probable they are.
+
+    Of a head that chooses paths these are the scores of pairs of tags and of both ends, too, null for -inf.
+    """
+    tables = [np.where(np.isinf(part), np.array(None), part).tolist() for part in head.tables() or ()]
+    return {"tags": list(labels.tags.symbols), "labels": labels.to_json(), "tables": tables}

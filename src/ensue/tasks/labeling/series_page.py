@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.frame_drawing import feature_map, labels_over_time
-from ensue.inspection.markup import clipped, color_of
+from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.inspection.series import SeriesView, curves_or_map, series_section
 from ensue.models.frame_features import Frames

@@ -1,18 +1,44 @@
-"""The prediction of a tagger: a text with its labeled words and spans."""
+"""The prediction of a tagger: a text with its labeled words and spans, and how probable they are.
+
+Exported programs carry this file: at the top it imports what works without torch.
+"""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
-
-from ensue.inspection.markup import ansi, color_of
+from ensue.inspection.colors import color_of
+from ensue.nn.heads.single_chain import Posterior
+from ensue.text.label_columns import LabelColumns
+from ensue.text.labels import Labels
 from ensue.text.schemes import spans
+
+MOST_PATHS = 100
+"""The most paths that are asked for at once."""
+
+
+class Confidence(NamedTuple):
+    """The probabilities of what is said of a sentence: of each label, of each span, and the best paths with theirs."""
+
+    labels: list[Any]
+    """For each word that of its label; of several columns those of each by name."""
+    spans: list[float]
+    paths: list[tuple[list[str], float]]
+
+    @classmethod
+    def of(
+        cls, labels: Labels | LabelColumns, said: Sequence[Any], posterior: Posterior, words: Sequence[str] = (),
+        n_best: int = 0,
+    ) -> Confidence:  # fmt: skip
+        """That of the labels of a sentence, with the `n_best` paths."""
+        shares = labels.confidence(said, posterior.marginals, words)
+        if not isinstance(labels, Labels):
+            return cls(shares, [], [])
+        paths = [(labels.decode(path.tolist()), share) for path, share in posterior.best(n_best)] if n_best else []
+        return cls(shares, posterior.spans(*labels.span_tags(said)).tolist(), paths)
 
 
 class LabeledWord(NamedTuple):
@@ -48,6 +74,8 @@ class LabeledSpan(NamedTuple):
     label: str
     start: int
     end: int
+    probability: float | None = None
+    """The probability of this class, start and end; None unless `predict` was called with `confidence`."""
 
     def __repr__(self) -> str:
         return f"{self.text!r} {self.label}"
@@ -60,6 +88,22 @@ class TaggedSentence:
     text: str
     words: tuple[LabeledWord, ...]
     has_spans: bool = False
+    span_probabilities: Sequence[float] = ()
+    probability: float | None = None
+    """The probability of all labels together; None unless this is one of the `paths` of another one."""
+    paths: Sequence[TaggedSentence] = ()
+    """The best paths, if `predict` was called with `n_best`: the text with other labels, the most probable first."""
+
+    def judged(self, confidence: Confidence) -> TaggedSentence:
+        """The sentence with its probabilities and paths."""
+        shared = zip(self.words, confidence.labels, strict=True)
+        paths = []
+        for labels, share in confidence.paths:
+            named = zip(self.words, labels, strict=True)
+            path = tuple(word._replace(label=label) for word, label in named)
+            paths.append(replace(self, words=path, probability=share))
+        words = tuple(word._replace(confidence=share) for word, share in shared)
+        return replace(self, words=words, span_probabilities=tuple(confidence.spans), paths=tuple(paths))
 
     @property
     def labels(self) -> list[str]:
@@ -71,13 +115,28 @@ class TaggedSentence:
         """The spans that the labels write; empty for plain labels."""
         found = spans(self.labels) if self.has_spans else []
         places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
-        return [LabeledSpan(self.text[start:end], label, start, end) for label, start, end in places]
+        sure: Sequence[float | None] = self.span_probabilities or [None] * len(found)
+        return [
+            LabeledSpan(self.text[start:end], label, start, end, share)
+            for (label, start, end), share in zip(places, sure, strict=True)
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The sentence as JSON values."""
         words = [word.as_json() for word in self.words]
-        spans = {"spans": [span._asdict() for span in self.spans]} if self.has_spans else {}
-        return {"text": self.text, "words": words, **spans}
+        paths = {"paths": [path._path_json() for path in self.paths]} if self.paths else {}
+        return {"text": self.text, "words": words, **self._spans_json(), **paths}
+
+    def _path_json(self) -> dict[str, Any]:
+        return {"probability": _rounded(self.probability), "labels": self.labels, **self._spans_json()}
+
+    def _spans_json(self) -> dict[str, Any]:
+        if not self.has_spans:
+            return {}
+        found = [span._asdict() for span in self.spans]
+        sure = [{"probability": _rounded(share)} for share in self.span_probabilities] or [{}] * len(found)
+        plain = [{name: part for name, part in span.items() if name != "probability"} for span in found]
+        return {"spans": [span | share for span, share in zip(plain, sure, strict=True)]}
 
     def __iter__(self) -> Iterator[LabeledWord]:
         return iter(self.words)
@@ -107,19 +166,12 @@ class TaggedSentence:
         return f'<div style="line-height:2.1">{"".join(parts)}{html.escape(self.text[place:])}</div>'
 
 
-def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
-    """Words with their labels below them, in lines of the terminal's width."""
-    console = Console(highlight=False)
-    room = width or console.width
-    lines: list[str] = []
-    above, below, used = Text(), Text(), 0
-    for word in tagged:
-        size = max(cell_len(word.text), cell_len(word.label)) + 2
-        if used and used + size > room:
-            lines += [ansi(console, above), ansi(console, below)]
-            above, below, used = Text(), Text(), 0
-        above.append(word.text + " " * (size - cell_len(word.text)))
-        style = "dim" if word.label == "O" else f"black on {color_of(word.label)}"
-        below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
-        used += size
-    return "\n".join([*lines, ansi(console, above), ansi(console, below)]) + "\n"
+def _rounded(share: float | None) -> float:
+    return round(share or 0.0, 6)
+
+
+def listed_paths(tagged: TaggedSentence) -> str:
+    """The best paths, a line for each: its probability, a tab, and the sentence with its labels. An empty line ends
+    them.
+    """
+    return "".join(f"{path.probability:.4f}\t{path!r}\n" for path in tagged.paths) + "\n"

@@ -16,7 +16,6 @@ from torch import Tensor
 from ensue.inspection.characters import CharacterView, characters_of
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.inspection.features import Part, PartLocation, ReadFeatures, ReadWords
-from ensue.models.tag_heads import CRFTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, k_best, log_partition
 
@@ -104,28 +103,17 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
 @torch.inference_mode()
 def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]) -> TagsView:
     """The view of features (1, T, d) and emissions (1, T, K)."""
-    scores, tables = _chain(model.head, emissions)
+    tables = model.head.tables()
     return TagsView(
         tags=tags,
         emissions=emissions[0].cpu().numpy(),
         path=model.head.best(emissions, None)[0].cpu().numpy(),
         marginals=model.head.marginals(emissions, None)[0].cpu().numpy(),
         tables=tables,
-        paths=[] if tables is None else _paths(scores, tables),
+        paths=[] if tables is None else _paths(model.head.scores(emissions), tables),
         traces=traces_of(model.layers, x),
         attention=attention_of(model.layers, x),
     )
-
-
-def _chain(head: TagHead, emissions: Tensor) -> tuple[Tensor, ChainScores | None]:
-    """The scores from which the head finds the best path, and its tables."""
-    match head:
-        case CRFTagHead():
-            return emissions, head.crf.tables()
-        case ViterbiTagHead():
-            tables = [head.get_parameter(name).cpu().numpy() for name in ChainScores._fields]
-            return emissions.log_softmax(-1), ChainScores(*tables)
-    return emissions.log_softmax(-1), None
 
 
 def _paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:

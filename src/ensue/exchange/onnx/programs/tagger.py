@@ -1,20 +1,34 @@
 """A tagger with onnxruntime and numpy.
 
-python predict.py < text    a sentence on each line; prints words and labels, as `ensue predict` does
+python predict.py < text    a sentence on each line; prints words and labels, as `ensue predict` does; with --json, and
+                            with --n-best K, what that prints
 """
 
+import argparse
+import json
 import sys
 
 import numpy as np
-from words import config, inputs, model, padded, say_unknown, split
+from words import config, inputs, model, padded, say_unknown
 
+from ensue.nn.heads.single_chain import ChainScores, Posterior
+from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
 from ensue.text.labels import Labels
+from ensue.text.tokens import tokens
 
-labels_of = Labels.from_json(config["labels"]).decode
+labels_of = Labels.from_json(config["labels"])
+tables = None
+if config["tables"]:  # null is what never happens
+    tables = ChainScores(*(np.nan_to_num(np.array(part, np.float32), nan=-np.inf) for part in config["tables"]))
 
 
 def predict(sentences, document=False):
     """The labels of sentences, each a list of words. Those of one document are read together, if the model does so."""
+    return [labels for labels, _ in judged(sentences, document)]
+
+
+def judged(sentences, document=False):
+    """The labels of sentences, and the scores of all tags, of which `posterior` makes probabilities."""
     sentences = [words for words in sentences if words]
     if not sentences:
         return []
@@ -23,8 +37,23 @@ def predict(sentences, document=False):
     given = inputs([[word for words in row for word in words] for row in rows])
     if most:
         given |= places(rows)
-    (tags,) = model.run(["tags"], given)
-    return [labels_of(row[: len(words)]) for row, words in zip(tags, sentences, strict=True)]
+    found = zip(*model.run(["tags", "emissions"], given), map(len, sentences), strict=True)
+    return [(labels_of.decode(tags[:size]), emissions[:size]) for tags, emissions, size in found]
+
+
+def posterior(emissions):
+    """The probabilities of tags, spans and paths of a sentence."""
+    return Posterior.of(emissions, tables)
+
+
+def tagged(text, n_best=0):
+    """A text with its words, labels and spans, and how probable they are."""
+    words = tokens(text, config["splitter"])
+    nothing = [], np.zeros((0, len(config["tags"])), np.float32)
+    ((labels, emissions),) = judged([[word.text for word in words]]) or [nothing]
+    confidence = Confidence.of(labels_of, labels, posterior(emissions), n_best=n_best)
+    labeled = [LabeledWord(word.text, label, word.start, word.end) for word, label in zip(words, labels, strict=True)]
+    return TaggedSentence(text, tuple(labeled), labels_of.has_spans).judged(confidence)
 
 
 def contexts(sentences, most):
@@ -51,9 +80,20 @@ def places(rows):
 
 
 if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="Labels sentences, one on each line of the standard input.")
+    options.add_argument("--json", action="store_true", help="a JSON line for each sentence, with probabilities")
+    options.add_argument("--n-best", type=int, default=0, metavar="K", help="the best paths with their probabilities")
+    asked = options.parse_args()
+    if not 0 <= asked.n_best <= MOST_PATHS:
+        sys.exit(f"--n-best is {asked.n_best}; expected at most {MOST_PATHS} paths")
     for line in sys.stdin:
-        words = split(line.rstrip("\r\n"))
-        for labels in predict([words]):
-            print("\n".join(f"{word}\t{label}" for word, label in zip(words, labels, strict=True)))
-        print()
+        text = line.rstrip("\r\n")
+        if not asked.json and not asked.n_best:
+            words = [word.text for word in tokens(text, config["splitter"])]
+            for labels in predict([words]):
+                print("\n".join(f"{word}\t{label}" for word, label in zip(words, labels, strict=True)))
+            print()
+            continue
+        found = tagged(text, asked.n_best)
+        print(json.dumps(found.as_json(), ensure_ascii=False) + "\n" if asked.json else listed_paths(found), end="")
     say_unknown()

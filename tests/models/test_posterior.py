@@ -1,0 +1,115 @@
+"""The probabilities of spans and paths, against every path written out with its own probability."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.nn import LegalTags, Posterior, k_best, log_partition
+from ensue.text.labels import Labels
+from ensue.text.schemes import SCHEMES, Scheme, encode, spans, tag_set
+
+LENGTHS = [3, 0, 1, 2]
+
+
+def heads(labels: Labels) -> Iterator[TagHead]:
+    """One of each kind, with other scores for each pair of tags."""
+    torch.manual_seed(len(labels))
+    legality = labels.legal()
+    legal = None if legality is None else LegalTags(*map(torch.from_numpy, legality))
+    crf, free, bigrams = (
+        CRFTagHead(4, len(labels), legal=legal),
+        CRFTagHead(4, len(labels)),
+        ViterbiTagHead(4, len(labels), legal=legal, weight=0.5),
+    )
+    for head in (crf, free):
+        for parameter in head.crf.parameters():
+            torch.nn.init.normal_(parameter)
+    bigrams.count_bigrams([[0, 1], [0, 0, 0]])
+    yield from (SoftmaxTagHead(4, len(labels)), crf, free, bigrams)
+
+
+def shares_of_paths(head: TagHead, emissions: torch.Tensor) -> dict[tuple[int, ...], float]:
+    """Of one sentence (T, K), by the definition: exponentials of the scores of all paths, divided by their sum."""
+    scores, tables = head.scores(emissions.double()).numpy(), head.tables()
+    found = {}
+    for path in itertools.product(range(scores.shape[1]), repeat=len(scores)):
+        total = sum(scores[t, tag] for t, tag in enumerate(path))
+        if tables is not None:
+            total += tables.start[path[0]] + tables.end[path[-1]]
+            total += sum(float(tables.transitions[pair]) for pair in itertools.pairwise(path))
+        found[path] = float(np.exp(total))
+    whole = sum(found.values())
+    return {path: share / whole for path, share in found.items()}
+
+
+def both_ways(head: TagHead) -> Iterator[tuple[torch.Tensor, Posterior, Posterior]]:
+    """Sentences with what is found in a batch and alone."""
+    emissions = head.emissions(2 * torch.randn(len(LENGTHS), max(LENGTHS), 4)).detach()
+    together = head.posteriors(emissions, LENGTHS)
+    for row, length, found in zip(emissions, LENGTHS, together, strict=True):
+        alone = head.one(row[:length].numpy(), with_posterior=True).posterior
+        assert alone is not None
+        yield row[:length], found, alone
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_spans_of_all_paths(scheme: Scheme) -> None:
+    """Every span that there can be, learned in each scheme."""
+    labels = Labels(tag_set("XY" if scheme != "iobes" else "X", scheme), scheme=scheme, tag_scheme=scheme)
+    for head in heads(labels):
+        for emissions, *found in both_ways(head):
+            counted: dict[tuple[str, int, int], float] = {}
+            for path, share in shares_of_paths(head, emissions).items() if len(emissions) else ():
+                for span in spans([labels.tags.symbols[tag] for tag in path]):
+                    counted[span] = counted.get(span, 0.0) + share
+            for span, expected in counted.items():
+                asked = labels.span_tags(encode([span], len(emissions), scheme))
+                for posterior in found:
+                    assert posterior.spans(*asked) == pytest.approx([expected], rel=1e-4, abs=1e-7), (head, span)
+
+
+def test_several_spans_are_those_alone() -> None:
+    labels = Labels(["O", "B-X", "B-Y"], scheme="bio", tag_scheme="iobes")
+    for head in heads(labels):
+        posterior = head.posteriors(torch.randn(1, 9, len(labels)), [9])[0]
+        said = ["B-X", "I-X", "B-X", "O", "B-Y", "I-Y", "I-Y", "B-Y", "B-X"]
+        places, within, goes_on = labels.span_tags(said)
+        alone = [posterior.spans([place], part[None], goes_on)[0] for place, part in zip(places, within, strict=True)]
+        np.testing.assert_allclose(posterior.spans(places, within, goes_on), alone)
+        assert posterior.spans(*labels.span_tags(["O"] * 9)).tolist() == []
+
+
+@pytest.mark.parametrize("count", [1, 4, 1000])
+def test_the_best_paths_of_all(count: int) -> None:
+    for head in heads(Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes")):
+        for emissions, *found in both_ways(head):
+            shares = shares_of_paths(head, emissions) if len(emissions) else {(): 1.0}
+            expected = sorted((share for share in shares.values() if share), reverse=True)[:count]
+            for posterior in found:
+                best = posterior.best(count)
+                assert [share for _, share in best] == pytest.approx(expected, rel=1e-4)
+                assert [shares[tuple(path.tolist())] for path, _ in best] == pytest.approx(expected, rel=1e-4)
+            assert found[0].best(1)[0][0].tolist() == head.one(emissions.numpy()).tags.tolist()
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0, 3000.0])
+def test_best_paths_are_those_of_a_batch_and_numbers_of_any_size(scale: float) -> None:
+    """Also where products of exponentials would be too small."""
+    for head in heads(Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes")):
+        if (chain := head.chain()) is None:
+            continue
+        emissions = scale * torch.randn(2, 6, head.num_tags, dtype=torch.float64)
+        wide = [part.detach().double() for part in chain]
+        scores = head.scores(emissions)
+        paths, totals = k_best(scores, *wide, k=5)
+        whole = log_partition(scores, *wide)
+        for b in range(2):
+            posterior = Posterior.of(scores[b].numpy(), head.tables())
+            for rank, (path, share) in enumerate(posterior.best(5)):
+                assert path.tolist() == paths[b, rank].tolist()
+                assert share == pytest.approx(float((totals[b, rank] - whole[b]).exp()), rel=1e-6, abs=1e-300)
+            assert posterior.marginals.sum(1) == pytest.approx(np.ones(6))
