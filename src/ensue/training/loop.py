@@ -259,7 +259,7 @@ class Trainer:
         validation = Validation(
             self.progress.step, self.progress.seconds, brief(scores.as_json()), scores.summary(), is_best, sample, score
         )
-        self._write(lambda: self.log.append("valid", **asdict(validation)))
+        self.log.append("valid", **asdict(validation))
         self.reporter.validated(validation)
 
     def save(self) -> None:
@@ -306,16 +306,10 @@ class Trainer:
         progress = self.progress
         if not self.ranks.is_first:
             return
-        self._write(
-            lambda: self.log.append(
-                "train",
-                step=progress.step,
-                seconds=round(progress.seconds, 3),
-                tokens=progress.tokens,
-                loss=progress.total_nats / progress.predictions,
-                learning_rate=learning_rate,
-            )
-        )
+        self.log.append(
+            "train", step=progress.step, seconds=round(progress.seconds, 3), tokens=progress.tokens,
+            loss=progress.total_nats / progress.predictions, learning_rate=learning_rate,
+        )  # fmt: skip
         progress.total_nats, progress.predictions = 0.0, 0
 
     def _share(self) -> float:
@@ -371,7 +365,7 @@ class Trainer:
         )
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Runs something that writes. A full disk is one clear line, and the files before are still there."""
+        """Runs something that saves a step. A full disk is one line that names the checkpoint which is whole."""
         with disk_errors_told(self.run.path, self._disk_full):
             write()
 

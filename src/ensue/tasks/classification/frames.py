@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +21,17 @@ from ensue.tasks.classification.data import class_labels
 from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.classification.series_page import inspect_series
 from ensue.tasks.classification.task import ClassifiedFrames, Judged, items_of, scores_of
-from ensue.tasks.contract.portable import Portable, PortableFunction
-from ensue.tasks.contract.windows import WHOLE, Shard
+from ensue.tasks.contract.portable import Portable
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, frames_from, windowed
 
 
 class ClassifiedSeries(Classified):
     """A series, by its name, with its labels and the probability of every label."""
+
+    @property
+    def line(self) -> str:
+        """The series, its labels, and the probability of the first."""
+        return f"{self.texts[0]}\t{' '.join(self.labels) or '-'}\t{self.probability:.4f}"
 
     def as_json(self) -> dict[str, Any]:
         found = super().as_json()
@@ -43,19 +46,21 @@ class LabelsOfSeries(NamedTuple):
     probabilities: NDArray[np.float32]
 
 
-class FrameClassificationPipeline(LabeledFramesPipeline):
+class FrameClassificationPipeline(LabeledFramesPipeline[ClassifiedSeries]):
     """A classifier of frames: predicts and evaluates."""
 
     recipe: FrameClassificationRecipe
 
-    def predict(self, texts: Iterable[Any]) -> list[Classified]:
+    def predict(self, texts: Iterable[Any]) -> list[ClassifiedSeries]:
         """The labels of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a sound at the
         rate of the training data.
         """
-        return [self._shown(answer) for answer in self.classify(self._given(texts))]
+        return list(self.answers(self._given(texts)))
 
-    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [found.as_json() for found in self.predict(texts)]
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
+        for one, labels, probabilities in self.classify(series):
+            shares = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
+            yield ClassifiedSeries((one.name,), labels, shares)
 
     def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
         """The labels of a stream of series of any length, in order, in constant memory."""
@@ -85,29 +90,8 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
             right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, answer.labels, answer.probabilities)
 
-    def prediction_lines(
-        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
-    ) -> Iterator[str]:  # fmt: skip
-        for answer in self.classify(self._read(location, encoding, shard)):
-            found = self._shown(answer)
-            if as_json:
-                yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
-            else:
-                yield f"{answer.series.name}\t{' '.join(found.labels) or '-'}\t{found.probability:.4f}\n"
-
-    def _shown(self, answer: LabelsOfSeries) -> Classified:
-        shares = dict(zip(self.labels.names, answer.probabilities.tolist(), strict=True))
-        return ClassifiedSeries((answer.series.name,), answer.labels, shares)
-
     def portable(self) -> Portable:
-        frames = PortableFrames(self)
-        settings = {**frames.settings(), "classes": self.labels.to_json()}
-        function = PortableFunction("model", _classified, frames.inputs, frames.sample)
-        return Portable(self.model, (function,), ("frame_classifier", "frames"), settings)
-
-    def __repr__(self) -> str:
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
+        return PortableFrames(self).portable(_classified, "frame_classifier", {"classes": self.labels.to_json()})
 
 
 def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:

@@ -43,7 +43,7 @@ class ClassBatch(Batch):
     texts: tuple[Words | Frames, ...]
 
 
-class Classified(Protocol):
+class Labeled(Protocol):
     """Labeled data in memory."""
 
     @property
@@ -118,8 +118,8 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
 
     def __init__(
         self,
-        train: Classified,
-        valid: Classified | None,
+        train: Labeled,
+        valid: Labeled | None,
         labels: Classes,
         *,
         balanced: bool,
@@ -151,7 +151,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         )
 
 
-def classify(model: Classifier, data: Classified) -> NDArray[np.float32]:
+def classify(model: Classifier, data: Labeled) -> NDArray[np.float32]:
     """The probability of each label (N, K), in order."""
     with evaluating(model):
         return data.probabilities(model)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,8 +24,8 @@ from ensue.inspection.series import SeriesView
 from ensue.models.frame_features import Frames
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.contract.portable import TensorForm, mask_of, sample_lengths
-from ensue.tasks.contract.windows import Shard, windows
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.frames.data import check_frames
 from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
@@ -138,7 +140,21 @@ class FramesPipeline(Predictor):
         return chain.from_iterable(shard.items(lambda: windowed(map(self._checked, whole))))
 
 
-class LabeledFramesPipeline(FramesPipeline):
+class Answer(Protocol):
+    """The answer of a model to a series."""
+
+    @property
+    def line(self) -> str:
+        """The answer as a line, with tabs between its parts."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+class LabeledFramesPipeline(FramesPipeline, Generic[AnswerT]):
     """The base of the pipelines of models that give labels to frames."""
 
     def __init__(
@@ -146,6 +162,25 @@ class LabeledFramesPipeline(FramesPipeline):
     ) -> None:
         super().__init__(model, parts, recipe=recipe, run=run)
         self.labels = parts.labels
+
+    @abstractmethod
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[AnswerT]:
+        """The answers to a stream of series of any length, in order, in constant memory. Without `in_full` they may
+        lack what is in JSON alone.
+        """
+
+    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
+        return [found.as_json() for found in self.answers(self._given(texts))]
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False, shard: Shard = WHOLE,
+    ) -> Iterator[str]:  # fmt: skip
+        for found in self.answers(self._read(location, encoding, shard), in_full=as_json):
+            yield (json.dumps(found.as_json(), ensure_ascii=False) if as_json else found.line) + "\n"
+
+    def __repr__(self) -> str:
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
 class PortableFrames:
@@ -176,6 +211,13 @@ class PortableFrames:
         """The settings with which the program reads files."""
         shape, reading = self.pipeline.seen.shape, self.pipeline.recipe.reading()
         return {"shape": shape._asdict(), "reading": {**reading._asdict(), "sound": reading.sound._asdict()}}
+
+    def portable(
+        self, function: Callable[..., dict[str, Tensor]], program: str, settings: Mapping[str, Any]
+    ) -> Portable:
+        """The model as one function of whole series."""
+        part = PortableFunction("model", function, self.inputs, self.sample)
+        return Portable(self.pipeline.model, (part,), (program, "frames"), {**self.settings(), **settings})
 
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,6 @@ from ensue.errors import DataError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
-from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
@@ -28,7 +26,7 @@ from ensue.tasks.glimpses.view import MOST_IMAGES, ReadSeries, inspect_glimpses
 MOST_SAMPLES = 10_000
 
 
-class GlimpsesPipeline(LabeledFramesPipeline):
+class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     """A reader of images in glimpses: predicts, evaluates, and shows where it looks."""
 
     recipe: GlimpsesRecipe
@@ -54,8 +52,8 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         check_whole("seed", seed, least=0, most=(1 << 32) - 1)
         return [found for _, found, _ in self.read(self._given(texts), ways=Ways(samples, seed))]
 
-    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [found.as_json() for found in self.predict(texts)]
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:
+        return (found for _, found, _ in self.read(series))
 
     def read(
         self, series: Iterable[Series], *, with_captions: bool = False, ways: Ways | None = None
@@ -89,13 +87,6 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         for one, found, nats in self.read(self._whole(location, encoding), with_captions=True):
             yield JudgedSymbols(caption_of(one, self.recipe), found.symbols, nats)
 
-    def prediction_lines(
-        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
-    ) -> Iterator[str]:  # fmt: skip
-        for one, found, _ in self.read(self._read(location, encoding, shard)):
-            yield json.dumps(found.as_json(), ensure_ascii=False) + "\n" if as_json else f"{one.name}\t{found.text}\n"
-
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
         """`inspect` of a location, or of the rows of one image, as the server has them."""
         return self.inspect(texts[0] if any(isinstance(text, str) for text in texts) else [texts], **options)
@@ -111,6 +102,3 @@ class GlimpsesPipeline(LabeledFramesPipeline):
             raise DataError("no series in it", str(images) if is_place else "")
         facts = {**self.facts(self.recipe.describe()), "symbols": f"{len(self.labels):,}"}
         return inspect_glimpses(read, self.recipe.glimpses, facts)
-
-    def __repr__(self) -> str:
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

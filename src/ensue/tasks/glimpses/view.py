@@ -32,6 +32,11 @@ class ReadSeries:
         return " ".join(self.symbols)
 
     @property
+    def line(self) -> str:
+        """The image and its symbols."""
+        return f"{self.series}\t{self.text}"
+
+    @property
     def probability(self) -> float:
         """That of all symbols and the stop."""
         return float(np.prod(self.probabilities))

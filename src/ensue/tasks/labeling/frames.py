@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,7 @@ from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.tagger import Tagger
-from ensue.tasks.contract.portable import Portable, PortableFunction
-from ensue.tasks.contract.windows import WHOLE, Shard
+from ensue.tasks.contract.portable import Portable
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, frames_from, windowed
 from ensue.tasks.labeling.data import frame_labels
 from ensue.tasks.labeling.decoding import TaggedFrames
@@ -51,6 +49,11 @@ class TaggedSeries:
     probabilities: tuple[float, ...] = field(default=(), repr=False)
     spans: tuple[FrameSpan, ...] = field(default=(), repr=False)
 
+    @property
+    def line(self) -> str:
+        """The series and its labels."""
+        return f"{self.series}\t{' '.join(self.labels)}"
+
     def as_json(self) -> dict[str, Any]:
         """The prediction as JSON values."""
         shares = [round(share, 6) for share in self.probabilities]
@@ -59,7 +62,7 @@ class TaggedSeries:
         return {"series": self.series, "labels": self.labels, **{name: part for name, part in others.items() if part}}
 
 
-class FrameLabelingPipeline(LabeledFramesPipeline):
+class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
     """A tagger of frames: predicts and evaluates."""
 
     recipe: FrameLabelingRecipe
@@ -68,10 +71,10 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
         """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
         a sound at the rate of the training data. With `confidence` each has the probability of its label.
         """
-        return [found for _, found in self.label(self._given(texts), confidence=confidence)]
+        return list(self.answers(self._given(texts), in_full=confidence))
 
-    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [found.as_json() for found in self.predict(texts, confidence=True)]
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[TaggedSeries]:
+        return (found for _, found in self.label(series, confidence=in_full))
 
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
         """A stream of series of any length with their labels, in order, in constant memory."""
@@ -106,21 +109,8 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
         for one, found in self.label(self._whole(location, encoding)):
             yield frame_labels(one), list(found.labels)
 
-    def prediction_lines(
-        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
-    ) -> Iterator[str]:  # fmt: skip
-        for _, found in self.label(self._read(location, encoding, shard), confidence=as_json):
-            if as_json:
-                yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
-            else:
-                yield f"{found.series}\t{' '.join(found.labels)}\n"
-
     def portable(self) -> Portable:
-        frames = PortableFrames(self)
-        settings = {**frames.settings(), **tag_settings(self.model.head, self.labels)}
-        function = PortableFunction("model", _tagged, frames.inputs, frames.sample)
-        return Portable(self.model, (function,), ("frame_tagger", "frames"), settings)
+        return PortableFrames(self).portable(_tagged, "frame_tagger", tag_settings(self.model.head, self.labels))
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
