@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.decode.beam import beam_search
-from ensue.decode.ensemble import Ensemble
 from ensue.decode.generation import generate_ids
 from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.reader import Ensemble
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError

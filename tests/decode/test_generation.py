@@ -83,7 +83,7 @@ def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.M
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 10, length).tolist() for length in (100, 1, 37, 0)]
     whole = generated(model, prompts, sampling=GREEDY)
-    monkeypatch.setattr("ensue.models.prompts.PIECE_TOKENS", 28)  # 7 columns
+    monkeypatch.setattr("ensue.models.language_model.PIECE_TOKENS", 28)  # 7 columns
     assert generated(model, prompts, sampling=GREEDY).tolist() == whole.tolist()
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ensue.decode.beam import beam_search
-from ensue.decode.ensemble import Ensemble
+from ensue.decode.reader import Ensemble
 from ensue.decode.search import BeamSearch
 from ensue.engine import HeldWeights
 from ensue.errors import ContextError

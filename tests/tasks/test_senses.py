@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ensue.data.word_uses import LabeledUse, WordUse
 from ensue.errors import EnsueError
-from ensue.metrics.senses import best_cosine, sense_scores
+from ensue.metrics.words import best_cosine, sense_scores
 from ensue.tasks.vectors.senses import Senses, use_vectors
 
 VECTORS = {"river": (1.0, 0.0), "money": (0.0, 1.0), "bank": (0.0, 0.0)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.decode.candidates import continuations
-from ensue.decode.coverage import Coverage, covered
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.record import Candidate
@@ -28,7 +27,49 @@ from ensue.decode.search import BeamSearch, check_ids
 from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 from ensue.models.modules import evaluating
+from ensue.nn import CopyingHead
+from ensue.nn.attention.cross import CrossAttention, sources_in
+from ensue.nn.taps import watch
 from ensue.types import State, compacted, select_rows
+
+SMALLEST = 1e-38
+"""The least attention of which a logarithm is taken."""
+
+
+class Coverage:
+    """Steps a model, and adds up the attention of each row to the positions of its source.
+
+    The attention of a step is the mean over the heads of all `CrossAttention` in the model, in all models of an
+    ensemble. Raises EnsueError for a model that has none.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.taps = attention_taps(model) if isinstance(model, nn.Module) else []
+        if not self.taps:
+            raise EnsueError("the coverage penalty needs a model that attends to a source")
+
+    def step(self, ids: Tensor, state: State, so_far: Tensor | None) -> tuple[Tensor, State, Float[Tensor, "R S"]]:
+        """The scores and the state after one more token, and the attention after it."""
+        with watch(self.model, *self.taps) as seen:
+            scores, state = self.model.step(ids, state)
+        weights = torch.stack([found[-1][:, :, -1].mean(1) for found in seen.values()]).mean(0)
+        return scores, state, weights if so_far is None else so_far + weights
+
+
+def attention_taps(model: nn.Module) -> list[str]:
+    """The names of the weights of all layers that attend to a source; a head that copies has weights of its own."""
+    heads = tuple(f"{name}." for name, part in model.named_modules() if isinstance(part, CopyingHead))
+    found = ((f"{name}.weights".lstrip("."), part) for name, part in model.named_modules())
+    return [name for name, part in found if isinstance(part, CrossAttention) and not name.startswith(heads)]
+
+
+def covered(attention: Float[Tensor, "R S"], state: State) -> NDArray[np.float64]:
+    """Σ_i ln min(Σ_t a_ti, 1) of each row, over the real positions of its source (Wu et al. 2016, eq. 14)."""
+    source, rows = next(sources_in(state))
+    logarithms = attention.cpu().double().clamp(SMALLEST, 1).log()
+    found: NDArray[np.float64] = logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
+    return found
 
 
 class Stepper(Protocol):

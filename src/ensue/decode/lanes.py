@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ensue.models.modules import device_of
-from ensue.nn.attention.row_by_row import row_by_row
+from ensue.nn.attention.multi_head import row_by_row
 from ensue.types import State, compacted, concatenate_rows, narrowed, select_rows
 
 ROWS = 16

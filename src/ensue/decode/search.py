@@ -39,7 +39,7 @@ class BeamSearch:
     - `length_penalty` α divides: score = Σ ln P / length^α, where the end symbol counts; 0 changes nothing.
     - `min_tokens` and `max_tokens` bound the length without the end symbol.
     - `coverage_penalty` β adds β Σ_i ln min(Σ_t a_ti, 1), with the attention a_ti of step t to position i of the source
-      (Wu et al. 2016). The model needs attention to a source (`coverage.py`).
+      (Wu et al. 2016). The model needs attention to a source (`beam.py`).
     - `no_repeat_ngram` n lets no n-gram occur twice (Paulus et al. 2018); 0 lets them.
     - `forbidden` phrases do not occur, `required` ones do; a phrase is a tuple of ids.
     """

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.engine.addresses import address, address_of_rows
 from ensue.engine.c_library import library
 from ensue.engine.c_source import Source
 from ensue.engine.held_weights import Kept
@@ -18,7 +17,7 @@ from ensue.engine.packing import Packing
 from ensue.engine.products import Bf16Kernel, Products, in_parts, products
 from ensue.engine.program import MOST_KEPT, Array, Program
 from ensue.engine.schedule import schedule
-from ensue.engine.storage import Arrays, Between, Finals, Storage
+from ensue.engine.storage import Arrays, Between, Finals, Storage, address, address_of_rows
 
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
 RINGS = {"position": 5, "previous": 6}

@@ -16,9 +16,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ensue.engine.addresses import address_of_matrix, address_of_rows
 from ensue.engine.c_library import library
 from ensue.engine.held_weights import Kept
+from ensue.engine.storage import address_of_matrix, address_of_rows
 from ensue.processor import features
 
 Bf16Kernel = Literal["avx512", "amx"]

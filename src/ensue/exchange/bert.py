@@ -1,12 +1,17 @@
-"""BERT and MiniLM (Devlin et al. 2019): with or without a head for masks, a pooler, a head for next sentences."""
+"""BERT and its kin: the tables of a recipe and the parameters, with or without heads for masks and sentences.
+
+BERT and MiniLM (Devlin et al. 2019); DistilBERT (Sanh et al. 2019), without segments and without a pooler; RoBERTa (Liu
+et al. 2019), whose positions are numbered from 2, with byte-level subwords.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Set
 from typing import Any, NamedTuple
 
+from ensue.errors import DataError
 from ensue.exchange.family import Configuration, Family
-from ensue.exchange.layouts import TURNED, BlockNames, Part, blocks, layer
+from ensue.exchange.layouts import FROM_THE_THIRD, TURNED, BlockNames, Part, blocks, layer
 from ensue.models.specification import TransformerEncoder
 
 NAMES = BlockNames(
@@ -98,7 +103,7 @@ def layout(recipe: Any) -> list[Part]:
     return found
 
 
-FAMILY = Family(
+BERT = Family(
     prefix="bert.",
     is_masked=True,
     tables=tables,
@@ -130,3 +135,88 @@ def config(encoder: TransformerEncoder) -> dict[str, Any]:
         "attention_probs_dropout_prob": dropout if encoder.dropout_attention is None else encoder.dropout_attention,
         "position_embedding_type": "absolute",
     }
+
+
+DISTIL_NAMES = BlockNames(
+    attention_in=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+    attention_out="attention.out_lin",
+    norm_attention="sa_layer_norm",
+    first="ffn.lin1",
+    second="ffn.lin2",
+    norm_feedforward="output_layer_norm",
+)
+DISTIL_KEYS = EncoderKeys(
+    d_model="dim",
+    num_layers="n_layers",
+    num_heads="n_heads",
+    d_feedforward="hidden_dim",
+    activation="activation",
+    dropout="dropout",
+    dropout_attention="attention_dropout",
+)
+
+
+def distil_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    return {"encoder": encoder_table(config, DISTIL_KEYS), "head": {"masked": "vocab_projector.bias" in names}}
+
+
+def distil_layout(recipe: Any) -> list[Part]:
+    """The parameters."""
+    found = [*embeddings(0), *blocks(recipe.encoder, "transformer.layer.", DISTIL_NAMES)]
+    if recipe.head.masked:
+        found += mask_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
+    return found
+
+
+DISTILBERT = Family(
+    prefix="distilbert.",
+    is_masked=True,
+    tables=distil_tables,
+    layout=distil_layout,
+    unused=("embeddings.position_ids",),
+    tied="vocab_projector.weight",
+)
+
+
+FIRST_POSITION = 2
+
+
+def roberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    config.expect("position_embedding_type", "absolute", None)
+    config.expect("is_decoder", False)
+    config.expect("pad_token_id", FIRST_POSITION - 1)  # the positions of the text come after its number
+    encoder = encoder_table(config)
+    has_head = "lm_head.bias" in names
+    if has_head and encoder["activation"] != "gelu":
+        raise DataError("the head's activation is gelu, another one of the layers is not supported", config.path)
+    return {
+        "input": {"segments": config.whole("type_vocab_size", 2)},
+        "encoder": encoder | {"context": encoder["context"] - FIRST_POSITION},
+        "head": {"masked": has_head, "pooler": "pooler.dense.weight" in names},
+    }
+
+
+def roberta_layout(recipe: Any) -> list[Part]:
+    """The parameters."""
+    found = [
+        part._replace(form=FROM_THE_THIRD) if part.ours == "layers.layers.0.weight" else part
+        for part in embeddings(recipe.input.segments)
+    ]
+    found += blocks(recipe.encoder, "encoder.layer.", NAMES)
+    if recipe.head.masked:
+        found += mask_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
+    if recipe.head.pooler:
+        found += layer("pooler.0", "pooler.dense")
+    return found
+
+
+ROBERTA = Family(
+    prefix="roberta.",
+    is_masked=True,
+    tables=roberta_tables,
+    layout=roberta_layout,
+    unused=("embeddings.position_ids", "lm_head.decoder.bias"),
+    tied="lm_head.decoder.weight",
+)

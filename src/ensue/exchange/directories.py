@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, nearest
-from ensue.exchange.bert import FAMILY as BERT
-from ensue.exchange.distilbert import FAMILY as DISTILBERT
+from ensue.exchange.bert import BERT, DISTILBERT, ROBERTA
 from ensue.exchange.family import Configuration, Family
 from ensue.exchange.gpt import GPT, GPT2
 from ensue.exchange.imported import Imported, recipe_of
 from ensue.exchange.layouts import Part, to_ours
-from ensue.exchange.roberta import FAMILY as ROBERTA
 from ensue.exchange.tokenizer_files import read_tokenizer
 from ensue.exchange.weight_files import check_finite, read_json_file, read_json_object, read_weights, weight_files
 from ensue.parsing import shown

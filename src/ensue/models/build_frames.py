@@ -7,8 +7,7 @@ from __future__ import annotations
 from ensue.models.build_text import build_poolings, build_tag_head, target_embedding, target_softmax
 from ensue.models.captioner import Captioner
 from ensue.models.classifier import Classifier
-from ensue.models.decoders import build_attention, build_decoder
-from ensue.models.encoders import build_encoder, in_two_halves
+from ensue.models.encoders import build_attention, build_decoder, build_encoder, in_two_halves
 from ensue.models.frame_features import FrameFeatures
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import FrameReader, PlainReader, StochasticReader, VariationalReader

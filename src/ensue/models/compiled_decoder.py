@@ -19,9 +19,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.engine import kept_for
-from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts, products
+from ensue.engine.storage import address
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import parts_of
 from ensue.nn import (

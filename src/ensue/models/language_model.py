@@ -1,10 +1,16 @@
-"""A causal language model: the probability of each next token, given all tokens before it."""
+"""A causal language model: the probability of each next token, given all tokens before it; how it reads prompts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ensue.models.modules import device_of
 from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding, WordSample
 from ensue.types import Loss, Memory, State
 
@@ -78,3 +84,30 @@ class LanguageModel(nn.Module):
         """
         h, state = self.read(ids, state)
         return Loss(self.head.total_nats(h, targets, sample=sample), targets.numel()), state
+
+
+PIECE_TOKENS = 4096
+"""The number of tokens, over all rows, that are read at a time."""
+
+
+def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]], state: State = None) -> State:
+    """The state after each row's last token, from `state`; that of an empty row is as it was.
+
+    Memory does not grow with the length of the rows, except for attention.
+    """
+    device = device_of(model)
+    columns = max(1, PIECE_TOKENS // len(rows))
+    for start in range(0, max(len(row) for row in rows), columns):
+        ids, mask = padded([row[start : start + columns] for row in rows])
+        piece_mask = None if mask.all() else torch.from_numpy(mask).to(device)
+        _, state = model.read(torch.from_numpy(ids).to(device), state, mask=piece_mask)
+    return state
+
+
+def padded(rows: Sequence[NDArray[np.int64]], value: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`rows` as one array (B, T), padded with a value on the right, and the mask (B, T) of its real places."""
+    lengths = np.array([len(row) for row in rows])
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    ids = np.full(mask.shape, value, np.int64)
+    ids[mask] = np.concatenate(rows)
+    return ids, mask

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from torch import nn
 
 from ensue.nn import Bidirectional, LearnedPositions, Pointwise, SequenceLayer, Stack
-from ensue.nn.attention.decoder_blocks import PostNormDecoderBlock
+from ensue.nn.attention.blocks import PostNormDecoderBlock
 
 Level = dict[str, nn.Parameter]
 

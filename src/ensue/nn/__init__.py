@@ -9,7 +9,14 @@ The layers need nothing of ensue but the ground and the engine.
 
 from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding, InputFeedingState
 from ensue.nn.attention.before import AttentionBefore, BeforeState, HardAttention, joined_steps
-from ensue.nn.attention.blocks import FeedForward, PostNormBlock, PreNormBlock
+from ensue.nn.attention.blocks import (
+    DecoderBlockState,
+    FeedForward,
+    PostNormBlock,
+    PostNormDecoderBlock,
+    PreNormBlock,
+    PreNormDecoderBlock,
+)
 from ensue.nn.attention.cross import (
     AdditiveAttention,
     BilinearAttention,
@@ -17,11 +24,6 @@ from ensue.nn.attention.cross import (
     DotAttention,
     MultiHeadCrossAttention,
     Source,
-)
-from ensue.nn.attention.decoder_blocks import (
-    DecoderBlockState,
-    PostNormDecoderBlock,
-    PreNormDecoderBlock,
 )
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
@@ -33,10 +35,9 @@ from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.chain import log_partition, marginals, posterior
 from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
 from ensue.nn.heads.crf import LegalTags, LinearChainCRF
-from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
+from ensue.nn.heads.linear_cross_entropy import WordSample, linear_cross_entropy, sampled_cross_entropy
 from ensue.nn.heads.mixture import Mixture, MixtureHead
 from ensue.nn.heads.paths import k_best, viterbi
-from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
 from ensue.nn.heads.single_chain import ChainScores, Posterior, marginals_of_one, viterbi_path
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.images import ImageGrid

@@ -8,8 +8,16 @@ from typing import Literal
 
 from torch import nn
 
-from ensue.nn.attention.blocks import EPSILON, Activation, BlockOptions, PostNormBlock, PreNormBlock, checked
-from ensue.nn.attention.decoder_blocks import PostNormDecoderBlock, PreNormDecoderBlock
+from ensue.nn.attention.blocks import (
+    EPSILON,
+    Activation,
+    BlockOptions,
+    PostNormBlock,
+    PostNormDecoderBlock,
+    PreNormBlock,
+    PreNormDecoderBlock,
+    checked,
+)
 from ensue.nn.attention.positions import LearnedPositions, SinusoidalPositions
 from ensue.nn.combinators import Stack
 from ensue.nn.dropout import Dropout

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
+from ensue.engine.storage import address
 
 PART = 32
 """Modules with fewer units share a product, since they would not fill the registers."""

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.corpus.examples import NOT_HIDDEN
+from ensue.models.language_model import padded
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
-from ensue.models.prompts import padded
 from ensue.tasks.texts.framing import TextWindow, batches_by_length, text_windows
 from ensue.tasks.vectors.text_vectors import Vectors
 from ensue.text.masked_tokens import MaskedTokenizer

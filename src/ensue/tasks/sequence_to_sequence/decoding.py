@@ -15,8 +15,8 @@ from torch import Tensor
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.decode.beam import beam_search
-from ensue.decode.ensemble import Ensemble
 from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.reader import Ensemble
 from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.engine import holding

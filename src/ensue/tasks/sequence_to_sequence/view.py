@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
-from ensue.decode.coverage import attention_taps
+from ensue.decode.beam import attention_taps
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of

@@ -24,9 +24,8 @@ from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 from ensue.metrics.language import LanguageScores
-from ensue.models.language_model import LanguageModel
+from ensue.models.language_model import LanguageModel, padded, read_prefixes
 from ensue.models.modules import device_of, evaluating
-from ensue.models.prompts import padded, read_prefixes
 from ensue.ranks import cut, ranks, spread
 from ensue.types import State, exact
 

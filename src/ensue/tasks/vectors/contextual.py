@@ -19,10 +19,10 @@ from torch import Tensor
 
 from ensue.arguments import check_path, check_whole
 from ensue.data.word_uses import LabeledUse, WordUse
-from ensue.metrics.senses import SenseScores, WordInContextScores
+from ensue.metrics.words import SenseScores, WordInContextScores
+from ensue.models.language_model import padded
 from ensue.models.layer_outputs import layer_outputs, output_sizes, widened
 from ensue.models.modules import device_of, evaluating
-from ensue.models.prompts import padded
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.texts.framing import Framing, batches_by_length

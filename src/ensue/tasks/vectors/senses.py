@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ensue.data.word_uses import LabeledUse, WordUse, read_senses, read_use_pairs
 from ensue.errors import DataError, EnsueError
-from ensue.metrics.senses import SenseScores, WordInContextScores, best_cosine, sense_scores
+from ensue.metrics.words import SenseScores, WordInContextScores, best_cosine, sense_scores
 from ensue.tasks.vectors.text_vectors import Vectors, unit_vectors
 
 MOST_LAYERS = 4

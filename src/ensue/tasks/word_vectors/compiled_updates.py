@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.compact_texts import Ragged
-from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
+from ensue.engine.storage import address
 from ensue.tasks.word_vectors.examples import NegativeSampling, WordExamples
 
 
