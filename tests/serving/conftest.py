@@ -107,7 +107,7 @@ def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
         models = [
             Served(
                 name, pipeline, task_entry(task_of(pipeline)),
-                paths=PATHS, limits=bounds, metrics=metrics, report=BUGS.append, traffic=service.traffic,
+                paths=PATHS, limits=bounds, metrics=metrics, report=BUGS.append, long=service.long,
             )
             for name, pipeline in pipelines.items()
         ]  # fmt: skip

@@ -8,11 +8,11 @@ import torch
 from ensue.errors import RunError
 from ensue.recipe import read_recipe
 from ensue.runs.weights import read_tensors
-from ensue.serving.admission import Traffic
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.routes import PATHS
 from ensue.serving.served import Served
+from ensue.serving.worker import Worker
 from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.run import train_run
 from page_data import tiny
@@ -29,7 +29,13 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
         if (run / "config.json").exists() and step not in found:
             try:
                 served = Served.of(
-                    run, device="cpu", paths=PATHS, limits=Limits(), metrics=Metrics(), report=print, traffic=Traffic()
+                    run,
+                    device="cpu",
+                    paths=PATHS,
+                    limits=Limits(),
+                    metrics=Metrics(),
+                    report=print,
+                    long=Worker("long"),
                 )
                 served.close()
                 weights = served.pipeline.model.state_dict()

@@ -14,7 +14,7 @@ from ensue.serving.worker import Worker
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker("worker of a test", Traffic())
+    made = Worker("worker of a test")
     yield made
     made.close()
 
@@ -66,49 +66,67 @@ def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
     check_interrupted()  # of no concern to other threads
 
 
-def test_what_takes_long_rests_while_requests_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.serving.worker.LONG_SECONDS", 0.0)
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """What rests as long as requests come, and they come for a minute."""
+    monkeypatch.setattr("ensue.serving.worker.SLICE_SECONDS", 0.0)
     monkeypatch.setattr("ensue.serving.admission.DENSE_SECONDS", 60.0)
-    traffic, order = Traffic(), list[str]()
-    made = Worker("worker of a test", traffic)
-
-    def work(name: str) -> float:
-        time.sleep(0.05)
-        order.append(name)
-        return time.monotonic()
-
-    async def ask() -> list[float]:
-        long = asyncio.ensure_future(made.computed(map(work, ["long", "long"]), 2))
-        while not order:
-            await asyncio.sleep(0.001)
-        await made.computed(map(work, ["short"]), 1)
-        return await long
-
+    traffic = Traffic()
     traffic.came()
-    first, second = asyncio.run(ask())
+    made = Worker("long of a test", traffic=traffic)
+    yield made
     made.close()
-    assert order == ["long", "short", "long"]
-    assert second - first >= 0.19  # three times 0.05 of rest, and the work
 
 
-def test_many_long_requests_do_not_keep_a_short_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have a quarter of the thread together, however many they are."""
-    monkeypatch.setattr("ensue.serving.worker.LONG_SECONDS", 0.0)
-    monkeypatch.setattr("ensue.serving.admission.DENSE_SECONDS", 60.0)
-    traffic, order = Traffic(), list[str]()
-    made = Worker("worker of a test", traffic)
+@pytest.mark.parametrize("within", [False, True], ids=["between", "within"])
+def test_what_takes_long_works_a_quarter_of_the_time(long: Worker, within: bool) -> None:
+    """It rests after a piece, and within one, where that looks up."""
+    ends: list[float] = []
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            time.sleep(0.01)
+            ends.append(time.monotonic())
+            check_interrupted()
+
+    works = [3] if within else [1] * 3
+    begin = time.monotonic()
+    asyncio.run(long.computed(map(work, works), len(works)))
+    assert ends[2] - begin >= 0.01 * (1 + 4 + 4)
+
+
+def test_who_leaves_a_rest_frees_the_thread(long: Worker) -> None:
+    done: list[str] = []
 
     def work(name: str) -> None:
-        time.sleep(0.02)
-        order.append(name)
+        for _ in range(1000):
+            time.sleep(0.001)
+            check_interrupted()
+        done.append(name)
+
+    async def ask() -> list[None]:
+        gone = asyncio.ensure_future(long.computed(map(work, ["gone"] * 2), 2))
+        await asyncio.sleep(0.02)
+        gone.cancel()
+        return await long.computed(map(done.append, ["next"]), 1)
+
+    asyncio.run(ask())
+    assert done == ["next"]
+
+
+def test_long_requests_do_not_keep_a_short_one_out(long: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are: after a piece, or at once where they are known to be long, they go on elsewhere."""
+    monkeypatch.setattr("ensue.serving.worker.LONG_SECONDS", 0.0)
+    made, threads = Worker("worker of a test", long=long), list[str]()
+
+    def work(n: int) -> None:
+        time.sleep(0.001)
+        threads.append(threading.current_thread().name)
 
     async def ask() -> None:
-        long = [asyncio.ensure_future(made.computed(map(work, ["long"] * 2), 2)) for _ in range(4)]
-        await asyncio.sleep(0)
-        await made.computed(map(work, ["short"]), 1)
-        await asyncio.gather(*long)
+        await asyncio.gather(*(made.computed(map(work, [0, 1]), 2) for _ in range(4)))
+        await made.computed(map(work, [0]), 1, is_long=True)
 
-    traffic.came()
     asyncio.run(ask())
     made.close()
-    assert order == ["long"] * 4 + ["short"] + ["long"] * 4
+    assert sorted(threads) == ["long of a test"] * 5 + ["worker of a test"] * 4

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ensue.inspection.numbers import as_json
+from ensue.interruption import check_interrupted
 from ensue.text.boundaries import is_boundary
 
 if TYPE_CHECKING:  # it is imported with the first page
@@ -102,7 +103,11 @@ PACKAGE = Path(__file__).parents[1]
 
 def drawn(template: str, **numbers: Any) -> Markup:
     """The HTML of a template such as `tasks/labeling/paths.html` with these numbers."""
-    return Markup(_environment().get_template(template).render(numbers))
+    pieces = []
+    for piece in _environment().get_template(template).generate(numbers):
+        check_interrupted()
+        pieces.append(piece)
+    return Markup("".join(pieces))
 
 
 def file_text(name: str) -> str:

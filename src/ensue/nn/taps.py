@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ensue.engine import has_hooks
 from ensue.errors import EnsueError, nearest
+from ensue.interruption import check_interrupted
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
 """From the value at a tap to the one that goes on."""
@@ -108,6 +109,7 @@ def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]
 
     def collecting(found: list[Tensor]) -> Change:
         def collect(x: Tensor) -> Tensor:
+            check_interrupted()  # the layer runs step by step
             found.append(x)
             return x
 

@@ -20,11 +20,15 @@ LIGHT = 1 << 19
 thread."""
 BLOCK = 1 << 16
 """The bytes of an answer that are written at a time; a client that does not read holds about two of these."""
-LONG_SECONDS, DENSE_SECONDS = 0.25, 0.25
-"""The work after which a request on texts is long, and the time after a request in which others are expected. Then the
-long ones have a quarter of the time of their thread."""
+LONG_CHARACTERS, LONG_SECONDS = 4096, 0.25
+"""A request of more characters is long, and one that has had so much work. A character of an inspection counts as
+`INSPECTED` others."""
+INSPECTED = 16
+DENSE_SECONDS, SLICE_SECONDS = 0.25, 0.005
+"""The time after a request in which others are expected. Then the thread of long requests works a quarter of the time,
+in slices of about this length."""
 LONG_TOKENS = 256
-"""The tokens after which a request of several choices is long. The long ones have a quarter of the rows of their model
+"""The tokens after which a request of several choices is long. The long ones have an eighth of the rows of their model
 while others write."""
 TOKENS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 2048
 """Characters that are written to JSON, or tokenized, at a stroke in the event loop."""

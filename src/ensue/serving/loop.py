@@ -114,7 +114,7 @@ class Loop:
             self._step()
 
     def _read_some(self) -> None:
-        """Reads prompts, those of one piece at once. A longer one takes as much time as steps do, if rows are live."""
+        """Reads prompts, those of one piece at once. A longer one takes a quarter of the time if rows are live."""
         left, full = PIECE, []
         while self._reading and left > 0:
             writing = self._reading.popleft()
@@ -128,7 +128,7 @@ class Loop:
             start = time.perf_counter()
             left -= self._read_piece(prompt)
             if is_long:
-                self._owed = time.perf_counter() - start
+                self._owed = 3 * (time.perf_counter() - start)
             if prompt.is_read:
                 writing.unread.popleft()
                 self._begin(prompt)
@@ -191,7 +191,7 @@ class Loop:
 
     def _entering(self, staying: list[int]) -> list[tuple[Row, Writing, State]]:
         """The rows that enter, each writing in its turn. While others wait, none has more than its share, and while
-        others write, the long ones have no more than a quarter: their rows beyond leave `staying`, and wait with their
+        others write, the long ones have no more than an eighth: their rows beyond leave `staying`, and wait with their
         states.
         """
         self._waiting = deque(writing for writing in self._waiting if not writing.has_left)
@@ -200,7 +200,7 @@ class Loop:
         bounded = {writing for writing in writings if writing.is_long}
         bounded = bounded if len(bounded) < len(writings) else set()
         share = dict.fromkeys(writings, max(1, self.most // max(1, len(writings))))
-        share |= dict.fromkeys(bounded, max(1, self.most // 4 // max(1, len(bounded))))
+        share |= dict.fromkeys(bounded, max(1, self.most // 8 // max(1, len(bounded))))
         wanted = sum(min(len(writing.ready), max(0, share[writing] - counts[writing])) for writing in self._waiting)
         for place in reversed(staying):
             row, writing = self._live[place]

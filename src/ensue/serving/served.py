@@ -10,7 +10,6 @@ from typing import Any, Self
 from ensue.engine import HeldWeights
 from ensue.library import load
 from ensue.runs.directory import RunDirectory
-from ensue.serving.admission import Traffic
 from ensue.serving.api import Model
 from ensue.serving.limits import Limits
 from ensue.serving.loop import Loop
@@ -27,7 +26,7 @@ class Served:
 
     def __init__(
         self, name: str, pipeline: Any, entry: TaskEntry, *, paths: Mapping[str, str], limits: Limits, metrics: Metrics,
-        report: Callable[[BaseException], None], traffic: Traffic,
+        report: Callable[[BaseException], None], long: Worker,
     ) -> None:  # fmt: skip
         self.name, self.pipeline = name, pipeline
         self.entry = entry
@@ -37,7 +36,7 @@ class Served:
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
         weights = HeldWeights()
-        self.worker = Worker(f"worker of {self.name}", traffic, weights.used)
+        self.worker = Worker(f"worker of {self.name}", weights.used, long=long)
         """The thread that computes text by text, so that each gets what it would get alone."""
         self.loop: Loop | None = None
         if "generate" in commands:

@@ -119,7 +119,7 @@ class Loading(Thread):
                 limits=service.limits,
                 metrics=service.metrics,
                 report=report,
-                traffic=service.traffic,
+                long=service.long,
             )
             for run in self.runs
         ]

@@ -32,8 +32,10 @@ class Service:
         self._key = None if key is None else key.strip().encode()
         self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes, limits.answers))
         self.traffic = Traffic()
-        self.reader = Worker("reader", self.traffic)
+        self.reader = Worker("reader")
         """Parses heavy bodies and tokenizes long prompts."""
+        self.long = Worker("long requests", traffic=self.traffic)
+        """Computes for the long requests on texts of all models."""
         self.state: Literal["loading", "ready", "draining"] = "loading"
         self.models: dict[str, Served] = {}
         self.live: set[asyncio.Task[None]] = set()

@@ -28,6 +28,7 @@ from ensue.serving.api import (
     TextsRequest,
     Usage,
 )
+from ensue.serving.limits import INSPECTED, LONG_CHARACTERS
 from ensue.serving.refusal import Refusal, wrong
 from ensue.serving.service import Service
 from ensue.serving.transport import Answer, around, as_text, received, unless_left, worked_out
@@ -144,8 +145,9 @@ async def _answer(
             answer.add(piece)
 
     try:
-        works = starmap(write, enumerate(texts))
-        await unless_left(request.receive, model.worker.computed(works, len(texts)))
+        works, size = starmap(write, enumerate(texts)), request.scope["ticket"].held.tokens
+        is_long = size * (1 if are_plain else INSPECTED) > LONG_CHARACTERS
+        await unless_left(request.receive, model.worker.computed(works, len(texts), is_long=is_long))
     except EnsueError as error:
         said = str(error).replace(str(model.pipeline.run), model.name)
         raise Refusal(400, said, param="inputs", code="invalid_value") from None

@@ -1,26 +1,31 @@
-"""A thread that computes for requests, text by text: each has its turn, a long one seldom, and may be given up."""
+"""A thread that computes for requests, text by text: each has its turn, and may be given up."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from queue import Empty, SimpleQueue
+from functools import partial
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
 from ensue.interruption import Interrupted, interruptible
 from ensue.serving.admission import Traffic
-from ensue.serving.limits import LONG_SECONDS
+from ensue.serving.limits import LONG_SECONDS, SLICE_SECONDS
+
+Held = Callable[[], AbstractContextManager[None]]
 
 
 class Job:
-    """`count` pieces of work, and their results so far. It is over when `future` is: with the results, or cancelled."""
+    """`count` pieces of work, each done within `held()`, and their results so far.
 
-    def __init__(self, works: Iterator[Any], count: int) -> None:
-        self.works, self.count, self.results = works, count, list[Any]()
+    It is over when `future` is: with the results, or cancelled.
+    """
+
+    def __init__(self, works: Iterator[Any], count: int, held: Held) -> None:
+        self.works, self.count, self.held, self.results = works, count, held, list[Any]()
         self.seconds = 0.0
         self.future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
@@ -39,33 +44,34 @@ class Job:
 
 
 class Worker:
-    """A thread that does one piece of each request in turn, so that a long request does not hold up a short one.
+    """A thread that does one piece of each request in turn. A piece does not depend on what waits beside it.
 
-    While `traffic` is dense, those that have had `LONG_SECONDS` rest after each of their pieces, three times as long.
-    A piece does not depend on what waits beside it. It is done within `held()`.
+    Requests that have had `LONG_SECONDS` go on in another worker, `long`, so that they do not hold up short ones. That
+    has the `traffic`: while it is dense, it rests three times as long as it works, also within a piece, where this
+    looks up. So what it does takes little from whatever runs beside it.
     """
 
     def __init__(
-        self, name: str, traffic: Traffic, held: Callable[[], AbstractContextManager[None]] = nullcontext
+        self, name: str, held: Held = nullcontext, *, long: Worker | None = None, traffic: Traffic | None = None
     ) -> None:
-        self._traffic, self._held = traffic, held
-        self._long: deque[Job] = deque()
-        self._long_from = 0.0
+        self._held, self._long, self._traffic = held, long, traffic
+        self._since = 0.0
+        """When it began to work, or last had a rest."""
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._has_ended = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def computed(self, works: Iterator[Any], count: int) -> list[Any]:
-        """The results of `count` works, each done in its turn.
+    async def computed(self, works: Iterator[Any], count: int, *, is_long: bool = False) -> list[Any]:
+        """The results of `count` works, each done in its turn. `is_long` says that they are known to take long.
 
         If this is cancelled, nothing more is begun, and what is being done ends where it looks up
         (`ensue.interruption`).
         """
         if not count:
             return []
-        job = Job(works, count)
-        self._waiting.put(job)
+        job = Job(works, count, self._held)
+        self._put(job, is_long=is_long)
         return await job.future
 
     def close(self) -> None:
@@ -74,35 +80,37 @@ class Worker:
         self._waiting.put(None)
         self._thread.join()
 
+    def _put(self, job: Job, *, is_long: bool) -> None:
+        (self._long if is_long and self._long is not None else self)._waiting.put(job)
+
     def _run(self) -> None:
-        while (job := self._next()) is not None and not self._has_ended:
+        while (job := self._waiting.get()) is not None and not self._has_ended:
             if not job.future.done():
                 self._do_one(job)
-
-    def _next(self) -> Job | None:
-        """The next job whose turn it is: a long one when they have rested, or the next in the queue."""
-        left = self._long_from - time.monotonic() if self._long else None
-        if left is None or left > 0:
-            with suppress(Empty):
-                return self._waiting.get(timeout=left)
-        return self._long.popleft()
+                self._rest()
 
     def _do_one(self, job: Job) -> None:
-        begin = time.monotonic()
+        begin = self._since = time.monotonic()
         try:
-            with self._held(), interruptible(job.future.done):
+            with job.held(), interruptible(partial(self._is_over, job)):
                 job.results.append(next(job.works))
         except Interrupted:
             return
         except BaseException as error:  # it belongs to the request
             job.tell(error)
             return
-        end = time.monotonic()
-        job.seconds += end - begin
+        job.seconds += time.monotonic() - begin
         if len(job.results) == job.count:
             job.tell(None)
-        elif job.seconds > LONG_SECONDS and self._traffic.is_dense:
-            self._long.append(job)
-            self._long_from = end + 3 * (end - begin)
         else:
-            self._waiting.put(job)
+            self._put(job, is_long=job.seconds > LONG_SECONDS)
+
+    def _is_over(self, job: Job) -> bool:
+        if time.monotonic() - self._since > SLICE_SECONDS:
+            self._rest()
+        return job.future.done()
+
+    def _rest(self) -> None:
+        if self._traffic is not None and self._traffic.is_dense:
+            time.sleep(3 * (time.monotonic() - self._since))
+        self._since = time.monotonic()
