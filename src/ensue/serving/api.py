@@ -231,7 +231,9 @@ def num_values(part: bytes) -> int:
 
     A key takes long to read, so it counts as `KEY_VALUES`: a colon behind a quote, a blank or the end of another part.
     """
-    keys = part.startswith(b":") + sum(map(part.count, (b'":', b" :", b"\t:", b"\n:", b"\r:")))
+    keys = 0
+    if b":" in part:
+        keys = part.startswith(b":") + sum(map(part.count, (b'":', b" :", b"\t:", b"\n:", b"\r:")))
     return len(part) - len(part.translate(None, b",[{")) + KEY_VALUES * keys
 
 

@@ -32,7 +32,7 @@ class Service:
         self._key = None if key is None else key.strip().encode()
         self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes, limits.answers))
         self.traffic = Traffic()
-        self.reader = Worker("reader")
+        self.reader = Worker("reader", traffic=self.traffic)
         """Parses heavy bodies and tokenizes long prompts."""
         self.long = Worker("long requests", traffic=self.traffic)
         """Computes for the long requests on texts of all models."""
