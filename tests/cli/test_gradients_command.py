@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Ensue
-from ensue.console.gradients import TrainingBar
+from ensue.console.reporter import Bar
 
 SMALL = ("--positions", 6, "--steps", 2, "--d-model", 8)
 
@@ -84,7 +84,7 @@ def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrainingBar, "stepped", interrupted)
+    monkeypatch.setattr(Bar, "show", interrupted)
     said = ensue("gradients", "elman", *SMALL)
     assert (said.status, said.out, said.err) == (130, "", "")
     assert not list(Path().iterdir())

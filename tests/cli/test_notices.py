@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from cli.conftest import Ensue
-from ensue.console.notices import notices_shown
+from ensue.console.output import notices_shown
 from ensue.notices import say_once
 
 

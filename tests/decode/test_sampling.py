@@ -1,13 +1,16 @@
 """Filters by hand-worked cases, draws against their probabilities, and properties over random logits."""
 
 import math
+from dataclasses import fields
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.decode.sampling import Sampling, draw, filtered, next_ids, penalized
+from ensue.decode.next_token import draw, filtered, next_ids, penalized
+from ensue.decode.sampling import Sampling, SamplingOptions
+from ensue.decode.search import BeamSearch, SearchOptions
 from ensue.errors import EnsueError
 
 HALVES = torch.tensor([[0.5, 0.25, 0.125, 0.125]]).log()
@@ -148,3 +151,8 @@ def test_there_is_always_a_token_and_it_is_one_that_was_left(
 def test_senseless_values_are_refused(setting: dict, message: str) -> None:
     with pytest.raises(EnsueError, match=message):
         Sampling(**setting)
+
+
+@pytest.mark.parametrize(("declared", "options"), [(Sampling, SamplingOptions), (BeamSearch, SearchOptions)])
+def test_signatures_name_all_settings(declared: type, options: type) -> None:
+    assert [field.name for field in fields(declared)] == list(options.__annotations__)

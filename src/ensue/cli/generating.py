@@ -7,14 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for, say
+from ensue.arguments import settings_of
+from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for, say, with_settings
+from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 
-DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")
+DRAWING = (*settings_of(Sampling), "seed", "samples")
 SEARCHING = ("n_best", "no_repeat_ngram")
 OF_ALL = ("run", "device", "threads")
 
 
+@with_settings(Sampling, after="max_tokens")
 def generate(
     context: typer.Context,
     run: RunArgument,
@@ -22,19 +25,6 @@ def generate(
         str, typer.Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on.")
     ] = "",
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
-    temperature: Annotated[
-        float, typer.Option(help="Below 1 more cautious, above 1 more varied; 0 takes the most probable token.")
-    ] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Keep the K most probable tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Keep the most probable tokens that reach the probability P together.")
-    ] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Keep tokens at least P times as probable as the most probable one.")
-    ] = None,
-    repetition_penalty: Annotated[
-        float, typer.Option(help="Above 1: make tokens that occurred before less probable.")
-    ] = 1.0,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same.")] = None,
     samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
     frames: Annotated[int, typer.Option(min=1, max=1_000_000, help="For frames: how many to write.")] = 100,
@@ -52,6 +42,7 @@ def generate(
     ] = 0,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    **sampling: Any,
 ) -> None:
     """Write what a model generates. Text appears as it is sampled; frames and images go into a file (--out)."""
     check_options(context, is_search=beams is not None)
@@ -62,8 +53,7 @@ def generate(
             raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
         say(pipeline.generate_into(**given))
         return
-    drawing = {name: value for name, value in context.params.items() if name in DRAWING and name != "samples"}
-    options: dict[str, Any] = {"max_tokens": max_tokens, **drawing}
+    options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, **sampling}
     begin = prompt
     if prompt == "-":
         from ensue.data.streams import whole_text

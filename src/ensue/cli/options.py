@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ensue.arguments import Setting, by_option_names, settings_of
 from ensue.console.imports import importing_torch
+from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
@@ -25,27 +29,12 @@ VectorsOption = Annotated[
     Path | None,
     typer.Option(help="A file of pretrained vectors for words that are not in the run.", show_default=False),
 ]
-BeamsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=10_000, help="Width of the beam search; 1: greedy; default: the recipe's.", show_default=False
-    ),
-]
-LengthPenaltyOption = Annotated[
-    float | None,
-    typer.Option(help="Outputs are ranked by ln P / length^this; default: the recipe's.", show_default=False),
-]
-MaxTokensOption = Annotated[
-    int | None, typer.Option(min=1, help="The most tokens of an output; default: the recipe's.", show_default=False)
-]
 WithOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--with", help="Another run with the same tokens, to decide together; may be repeated.", show_default=False
     ),
 ]
-IN_SEARCH = {"beams": "width"}
-"""The options of a search that have another name in `BeamSearch`."""
 ShardOption = Annotated[
     str | None,
     typer.Option(
@@ -55,6 +44,39 @@ ShardOption = Annotated[
     ),
 ]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
+
+
+def with_settings(
+    declared: type, *, after: str, without: Collection[str] = (), of_run: bool = False
+) -> Callable[[Command], Command]:
+    """Gives a command, in place of its `**settings`, an option for each setting that `declared` declares with a help.
+
+    They stand behind the parameter `after`. With `of_run` their default is None, for which the run decides.
+    """
+
+    def given(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        options = [
+            _option(name, setting, of_run=of_run)
+            for name, setting in settings_of(declared).items()
+            if setting.option.help and name not in without
+        ]
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        place = 1 + [each.name for each in own].index(after)
+        parameters = [*own[:place], *options, *own[place:]]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return given
+
+
+def _option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
+    option, default = setting.option, None if of_run else setting.default
+    help = f"{option.help.removesuffix('.')}; default: the run's." if of_run else option.help
+    bounds: dict[str, Any] = {"min": option.least, "max": option.most} if of_run else {}
+    kind: Any = Annotated[setting.kind | None if default is None else setting.kind, typer.Option(help=help, **bounds)]
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(option.name or name, keyword, default=default, annotation=kind)
 
 
 def load_for(
@@ -94,7 +116,8 @@ def load_for(
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
     pipeline: Any = load(run, device=device, vectors=vectors)
-    if changes := {IN_SEARCH.get(name, name): value for name, value in search.items() if value is not None}:
+    names = by_option_names(BeamSearch)
+    if changes := {names[name]: value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
     if not others:
         return pipeline

@@ -11,20 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.comparing import compare
+from ensue.cli.data import cache, data, prepare
 from ensue.cli.exchanging import export, import_
 from ensue.cli.generating import generate
-from ensue.cli.looking import cache, data, gradients
+from ensue.cli.many_runs import compare, search
+from ensue.cli.measuring import gradients, machine
 from ensue.cli.options import say
-from ensue.cli.preparing import prepare
-from ensue.cli.searching import search
 from ensue.cli.serve import serve
-from ensue.cli.training import machine, quickstart, recipes, train
+from ensue.cli.training import quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.cli.vectors import embed, neighbors
 from ensue.console.mistakes import mistake
-from ensue.console.notices import notices_shown
-from ensue.console.output import streams
+from ensue.console.output import notices_shown, streams
 from ensue.errors import SilentError, in_one_line
 from ensue.version import VERSION
 

@@ -1,4 +1,4 @@
-"""The commands that train: quickstart, train, recipes, machine."""
+"""The commands that train: quickstart, train, recipes."""
 
 from __future__ import annotations
 
@@ -152,18 +152,6 @@ def recipes(
         except EnsueError as error:  # of another package
             say(str(error))
     show_recipes(known)
-
-
-def machine(
-    renew: Annotated[bool, typer.Option("--renew", help="Measure again.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-) -> None:
-    """Show how this machine computes fastest. It is measured once, at the first training, and kept for all runs."""
-    from ensue.console.machine import machine_json, show_machine
-    from ensue.training.machine import machine_profile
-
-    profile = machine_profile(say, renew=renew)
-    print(machine_json(profile)) if as_json else show_machine(profile)
 
 
 def recipe_of(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:

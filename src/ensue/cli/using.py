@@ -10,11 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli.options import (
-    BeamsOption,
     DeviceOption,
     EncodingOption,
-    LengthPenaltyOption,
-    MaxTokensOption,
     OneThreadOption,
     RunArgument,
     ShardOption,
@@ -22,10 +19,13 @@ from ensue.cli.options import (
     WithOption,
     load_for,
     say,
+    with_settings,
 )
+from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 
 
+@with_settings(BeamSearch, after="as_json", without=("n_best",), of_run=True)
 def evaluate(
     run: RunArgument,
     path: Annotated[
@@ -63,14 +63,12 @@ def evaluate(
         typer.Option(metavar="FILE", help="Of a tagger: a table of the words whose label is wrong, to be written."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    beams: BeamsOption = None,
-    length_penalty: LengthPenaltyOption = None,
-    max_tokens: MaxTokensOption = None,
     others: WithOption = None,
     vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    **search: Any,
 ) -> None:
     """Score a model on a text or on labeled data."""
     questions = {
@@ -86,7 +84,6 @@ def evaluate(
         for name, value in (("format", format), ("draws", draws), ("errors", errors))
         if value not in (None, "")
     }
-    search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
         threshold_from=threshold_from, **questions, **options,
@@ -118,6 +115,7 @@ def evaluate(
         say(f"wrote {errors}")
 
 
+@with_settings(BeamSearch, after="splitter", of_run=True)
 def predict(
     run: RunArgument,
     path: Annotated[
@@ -135,26 +133,17 @@ def predict(
             help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."
         ),
     ] = None,
-    beams: BeamsOption = None,
-    n_best: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Outputs for each source, words for each mask, or paths of a sentence.", show_default=False
-        ),
-    ] = None,
-    length_penalty: LengthPenaltyOption = None,
-    max_tokens: MaxTokensOption = None,
     others: WithOption = None,
     vectors: VectorsOption = None,
     shard: ShardOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    **search: Any,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
     from ensue.tasks.contract.windows import Shard
 
-    search = {"beams": beams, "n_best": n_best, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "predict", run, device, threads, vectors=vectors, others=others, search=search, format=format,
         splitter=splitter, shard=shard,
@@ -171,6 +160,7 @@ def predict(
         say(lacking)
 
 
+@with_settings(BeamSearch, after="off", without=("n_best",), of_run=True)
 def inspect(
     run: RunArgument,
     texts: Annotated[
@@ -197,15 +187,12 @@ def inspect(
         str | None,
         typer.Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".', show_default=False),
     ] = None,
-    beams: BeamsOption = None,
-    length_penalty: LengthPenaltyOption = None,
-    max_tokens: MaxTokensOption = None,
     vectors: VectorsOption = None,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    **search: Any,
 ) -> None:
     """Write a page that shows the inside of a model with a text."""
-    search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     asked: dict[str, Any] = {"at": at, "token": token, "off": off}
     options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target, **asked}
     pipelines = [load_for("inspect", run, device, threads, **options)]

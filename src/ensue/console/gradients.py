@@ -1,4 +1,4 @@
-"""How far gradients reach back, on a terminal: a bar or lines while encoders train, a table at the end."""
+"""The reach of gradients on a terminal: a bar or lines while encoders train, a table at the end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ensue.console.reporter import SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_REFRESHES
+from ensue.console.reporter import Bar
 from ensue.inspection.gradient_picture import checked_picture_path, draw_gradients
 from ensue.inspection.gradients import DEFAULT_ENCODERS, EncoderGradients, build_layer, encoder_gradients, first_to_last
 
@@ -29,12 +27,11 @@ def show_gradients(
         build_layer(name, d_model=d_model)
     torch.set_num_threads(threads)
     settings = {"positions": positions, "steps": steps, "seed": seed, "d_model": d_model}
-    found = []
-    with TrainingBar(steps) as bar:
-        for name in names:
-            bar.begin(name)
-            found.append(encoder_gradients(name, **settings, stepped=bar.stepped))
-            bar.end(found[-1])
+    bar = Bar(Console(stderr=True, highlight=False, soft_wrap=True))
+    try:
+        found = [_measured(name, bar, **settings) for name in names]
+    finally:
+        bar.stop()
     draw_gradients(found, out, steps=steps)
     if as_json:
         print(
@@ -57,53 +54,16 @@ def gradient_rows(found: Sequence[EncoderGradients]) -> Table:
     return table
 
 
-class TrainingBar:
-    """A live bar on a terminal, a line now and then elsewhere; everything on stderr. A context manager."""
+def _measured(name: str, bar: Bar, *, steps: int, **settings: int) -> EncoderGradients:
+    """The gradients of an encoder, with a bar while it trains and a line behind it."""
 
-    def __init__(self, steps: int) -> None:
-        self.steps, self.encoder = steps, ""
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]:.3f}"),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            auto_refresh=False,
-            disable=not self.console.is_terminal,
-        )
-        self.began = self.shown_at = 0.0
+    def stepped(step: int, loss: float) -> None:
+        bar.show(f"{name}: step {step:,}", step / steps, f"loss {loss:.3f}")
 
-    def __enter__(self) -> Self:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
-
-    def begin(self, encoder: str) -> None:
-        self.encoder = encoder
-        self.began = self.shown_at = time.monotonic()
-        if self.steps:
-            self.bar.add_task(encoder, total=self.steps, loss=0.0)
-
-    def stepped(self, step: int, loss: float) -> None:
-        now = time.monotonic()
-        live = self.console.is_terminal
-        if now - self.shown_at < (SECONDS_BETWEEN_REFRESHES if live else SECONDS_BETWEEN_LINES):
-            return
-        self.shown_at = now
-        if live:
-            self.bar.update(self.bar.task_ids[-1], completed=step, loss=loss, refresh=True)
-        else:
-            self.console.print(f"{self.encoder}: step {step:,} of {self.steps:,}  loss {loss:.3f}")
-
-    def end(self, found: EncoderGradients) -> None:
-        """Prints a line in place of the bar."""
-        for task in self.bar.task_ids:
-            self.bar.remove_task(task)
-        if found.trained is not None:
-            seconds = time.monotonic() - self.began
-            learned = f"loss {found.loss:.3f}, accuracy {found.accuracy:.3f}"
-            self.console.print(f"{found.encoder}: {self.steps:,} steps in {seconds:.1f} seconds, {learned}")
+    began = time.monotonic()
+    found = encoder_gradients(name, steps=steps, **settings, stepped=stepped)
+    bar.stop()
+    if found.trained is not None:
+        learned = f"loss {found.loss:.3f}, accuracy {found.accuracy:.3f}"
+        bar.console.print(f"{name}: {steps:,} steps in {time.monotonic() - began:.1f} seconds, {learned}")
+    return found

@@ -1,15 +1,17 @@
-"""stdout and stderr, and what happens if they cannot be written: full disk, closed stream, reader gone."""
+"""stdout and stderr, if they cannot be written as well: full disk, closed stream, reader gone; notices on stderr."""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from ensue.errors import EnsueError
+from ensue.notices import Notice
 
 
 @contextmanager
@@ -87,3 +89,24 @@ class Complaints(_Stream):
 
     def _failed(self, error: OSError) -> None:
         pass
+
+
+@contextmanager
+def notices_shown() -> Iterator[None]:
+    """Shows notices as one line, in a `with` block. Other warnings are shown as Python does."""
+    usual = warnings.showwarning
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int,
+        file: TextIO | None = None, line: str | None = None,
+    ) -> None:  # fmt: skip
+        if not issubclass(category, Notice):
+            usual(message, category, filename, lineno, file, line)
+        else:
+            print(f"ensue: {message}", file=sys.stderr, flush=True)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual

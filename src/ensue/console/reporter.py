@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from ensue.console.tables import label_rows
@@ -22,31 +22,50 @@ WORST_LABELS = 8
 SECONDS_BETWEEN_REFRESHES = 0.1
 
 
-class ConsoleReporter(Reporter):
-    """A live bar on a terminal, a line now and then elsewhere; everything on stderr. A context manager."""
+class Bar:
+    """A live bar on a terminal, a line now and then elsewhere."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self.live = self.console.is_terminal
-        self.bar = Progress(
-            TextColumn("step {task.fields[step]:,}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]:.3f}  {task.fields[speed]}"),
-            _TimeLeft(),
-            console=self.console,
-            transient=True,
-            auto_refresh=False,
-        )
-        self.work = Progress(
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %"),
-            console=self.console,
+            TextColumn("{task.fields[more]}", markup=False),
+            console=console,
             transient=True,
             auto_refresh=False,
         )
-        self.shown_at = 0.0
-        self.worked_at = time.monotonic()
+        self.shown_at = time.monotonic()
+
+    def show(self, what: str, share: float, more: str = "") -> None:
+        """Shows the work, the share of it that is done, and `more`, unless the last time was a moment ago."""
+        now, begins = time.monotonic(), self.console.is_terminal and not self.progress.task_ids
+        wait = SECONDS_BETWEEN_REFRESHES if self.console.is_terminal else SECONDS_BETWEEN_LINES
+        if now - self.shown_at < wait and share < 1 and not begins:
+            return
+        self.shown_at = now
+        if not self.console.is_terminal:
+            self.console.print(f"{what}  {share:.0%}  {more}".rstrip(), markup=False)
+            return
+        if begins:
+            self.progress.add_task(what, total=1.0, more=more)
+            self.progress.start()
+        self.progress.update(self.progress.task_ids[0], description=what, completed=share, more=more, refresh=True)
+
+    def stop(self) -> None:
+        """Removes the bar; `show` begins another one."""
+        for task in self.progress.task_ids:  # none elsewhere
+            self.progress.stop()
+            self.progress.remove_task(task)
+
+
+class ConsoleReporter(Reporter):
+    """Messages of a run and its progress, everything on stderr. A context manager."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self.bar = Bar(self.console)
         self.loss = 0.0
         self.speed = 0.0
         self.unit = "tokens"
@@ -55,9 +74,7 @@ class ConsoleReporter(Reporter):
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.live:
-            self.work.stop()
-            self.bar.stop()
+        self.bar.stop()
 
     def started(self, facts: Facts) -> None:
         self.unit = facts.unit
@@ -69,47 +86,21 @@ class ConsoleReporter(Reporter):
             self.console.print(facts.protocol, style="dim", markup=False)
         for note in facts.notes:
             self.noted(note)
-        if self.live:
-            self.bar.add_task("train", total=1.0, step=0, loss=0.0, speed="", left=None)
-            self.bar.start()
 
     def noted(self, note: str) -> None:
         self.console.print(f"note: {note}", style="yellow", markup=False)
 
     def working(self, what: str, share: float) -> None:
-        now = time.monotonic()
-        if self.live:
-            if not self.work.task_ids:
-                self.work.add_task(what, total=1.0)
-                self.work.start()
-            self.work.update(self.work.task_ids[0], description=what, completed=share)
-            self.work.refresh()
-            if share >= 1:
-                self.work.stop()
-                self.work.remove_task(self.work.task_ids[0])
-        elif now - self.worked_at >= SECONDS_BETWEEN_LINES:
-            self.worked_at = now
-            self.console.print(f"{what}: {share:.0%}", markup=False)
+        self.bar.show(what, share)
+        if share >= 1:
+            self.bar.stop()
 
     def stepped(self, report: StepReport) -> None:
         self.loss = _smoothed(self.loss, report.loss)
         self.speed = _smoothed(self.speed, report.speed)
-        now = time.monotonic()
-        wait = SECONDS_BETWEEN_REFRESHES if self.live else SECONDS_BETWEEN_LINES
-        if now - self.shown_at < wait and report.share < 1:
-            return
-        first, self.shown_at = self.shown_at == 0.0, now
-        if self.live:
-            self.bar.update(
-                self.bar.task_ids[0], completed=report.share, step=report.step, loss=self.loss,
-                speed=f"{_thousands(self.speed)} {self.unit}/s", left=report.seconds_left,
-            )  # fmt: skip
-            self.bar.refresh()
-        elif not first:
-            self.console.print(
-                f"step {report.step:,}  {report.share:.0%}  loss {self.loss:.3f}  "
-                f"{_thousands(self.speed)} {self.unit}/s  {_clock(report.seconds_left)} left"
-            )
+        speed = f"{_thousands(self.speed)} {self.unit}/s"
+        more = f"loss {self.loss:.3f}  {speed}  {_clock(report.seconds_left)} left"
+        self.bar.show(f"step {report.step:,}", report.share, more)
 
     def validated(self, validation: Validation) -> None:
         self.console.print(
@@ -120,8 +111,7 @@ class ConsoleReporter(Reporter):
             self.console.print(Text(f"  {line}", style="dim"))
 
     def finished(self, outcome: Outcome) -> None:
-        if self.live:
-            self.bar.stop()
+        self.bar.stop()
         self.console.print(
             f"{outcome.reason} at step {outcome.step:,} after {outcome.seconds:,.1f} seconds of training"
         )
@@ -143,12 +133,6 @@ class SearchReporter(Reporter):
         if note not in self.said:
             self.said.add(note)
             print(f"note: {note}", file=sys.stderr)
-
-
-class _TimeLeft(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        left = task.fields["left"]
-        return Text("" if left is None else f"{_clock(left)} left")
 
 
 def _smoothed(old: float, new: float) -> float:

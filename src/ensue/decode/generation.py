@@ -15,8 +15,9 @@ from torch import Tensor
 from ensue.arguments import check_whole
 from ensue.decode.beam import beam_search
 from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.next_token import next_ids
 from ensue.decode.reader import Reader
-from ensue.decode.sampling import Sampling, next_ids
+from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
 from ensue.errors import ContextError
 from ensue.interruption import check_interrupted

@@ -1,24 +1,12 @@
-"""From logits to the next token: temperature, filters, and the draw.
-
-The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter reads the renormalized
-distribution after the filters before it. The most probable token always remains, so there is always one to draw.
-"""
+"""The settings of sampling: temperature, filters, penalty. `next_token.py` applies them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-
-from ensue.arguments import check_type
-from ensue.errors import EnsueError
-from ensue.parsing import shown
-from ensue.types import widest
+from ensue.arguments import Option, check_settings
 
 MOST = 1e30
 """The largest temperature and penalty; float32 holds it."""
@@ -28,7 +16,7 @@ GREEDY_BELOW = 1e-6
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen. Raises EnsueError for a value out of range.
+    """The choice of the next token. Raises EnsueError for a value out of range.
 
     - `temperature` divides the logits; 0 takes the most probable token (greedy).
     - `top_k` keeps the k most probable tokens (Fan et al. 2018).
@@ -38,25 +26,49 @@ class Sampling:
       by θ, a negative one is multiplied. (Keskar et al. 2019 divide both, which favors tokens with negative logits.)
     """
 
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float = 1.0
+    temperature: Annotated[
+        float,
+        Option(
+            0,
+            MOST,
+            "Below 1 more cautious, above 1 more varied; 0 takes the most probable token.",
+            expected="0 (greedy) or more",
+            served=(0, 2),
+            neutral=1.0,
+        ),
+    ] = 1.0
+    top_k: Annotated[
+        int | None, Option(1, math.inf, "Keep the K most probable tokens.", expected="1 or more", served=(1, math.inf))
+    ] = None
+    top_p: Annotated[
+        float | None,
+        Option(
+            0,
+            1,
+            "Keep the most probable tokens that reach the probability P together.",
+            expected="more than 0 and at most 1",
+            is_above_least=True,
+            served=(0, 1),
+            neutral=1.0,
+        ),
+    ] = None
+    min_p: Annotated[
+        float | None,
+        Option(0, 1, "Keep tokens at least P times as probable as the most probable one.", served=(0, 1)),
+    ] = None
+    repetition_penalty: Annotated[
+        float,
+        Option(
+            0,
+            MOST,
+            "Above 1: make tokens that occurred before less probable.",
+            expected="more than 0 (1 changes nothing)",
+            is_above_least=True,
+        ),
+    ] = 1.0
 
     def __post_init__(self) -> None:
-        if self.top_k is not None:
-            check_type("top_k", self.top_k, Integral, "a whole number")
-        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
-            value = getattr(self, name)
-            if value is not None or name in ("temperature", "repetition_penalty"):
-                check_type(name, value, Real, "a number")
-        _require(0 <= self.temperature <= MOST, "temperature", self.temperature, "0 (greedy) or more")
-        _require(self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "1 or more")
-        _require(self.top_p is None or 0 < self.top_p <= 1, "top_p", self.top_p, "more than 0 and at most 1")
-        _require(self.min_p is None or 0 <= self.min_p <= 1, "min_p", self.min_p, "a number from 0 to 1")
-        penalty = self.repetition_penalty
-        _require(0 < penalty <= MOST, "repetition_penalty", penalty, "more than 0 (1 changes nothing)")
+        check_settings(self)
 
     @property
     def is_greedy(self) -> bool:
@@ -72,78 +84,3 @@ class SamplingOptions(TypedDict, total=False):
     top_p: float | None
     min_p: float | None
     repetition_penalty: float
-
-
-def _require(holds: bool, name: str, value: object, expected: str) -> None:
-    if not holds:
-        raise EnsueError(f"{name} is {shown(value)}; expected {expected}")
-
-
-def next_ids(
-    logits: Float[Tensor, "B V"],
-    sampling: Sampling,
-    generator: torch.Generator,
-    *,
-    seen: Bool[Tensor, "B V"] | None = None,
-) -> Int[Tensor, " B"]:
-    """One token for each row. `seen` marks the tokens that get the repetition penalty.
-
-    Raises EnsueError for logits that are not finite.
-    """
-    if not logits.amax(-1).isfinite().all():
-        raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
-    if seen is not None and sampling.repetition_penalty != 1:
-        logits = penalized(logits, seen, sampling.repetition_penalty)
-    if sampling.is_greedy:
-        return logits.argmax(-1)
-    return draw(filtered(logits, sampling), generator)
-
-
-def penalized(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:
-    """`logits` in which those of the `seen` tokens are lowered (raised, if `penalty` is below 1)."""
-    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
-
-
-def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
-    """The logits of the distribution to draw from; -∞ for tokens that are cut. The temperature must not be 0."""
-    if sampling.temperature != 1:
-        # the largest becomes 0 first, so that a small temperature cannot overflow
-        logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
-    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
-        logits = _keep_top_k(logits, sampling.top_k)
-    if sampling.top_p is not None and sampling.top_p < 1:
-        logits = keep_top_p(logits, sampling.top_p)
-    if sampling.min_p:
-        threshold = logits.amax(-1, keepdim=True) + math.log(sampling.min_p)
-        logits = logits.masked_fill(logits < threshold, -math.inf)
-    return logits
-
-
-def _keep_top_k(logits: Tensor, k: int) -> Tensor:
-    values, ids = logits.topk(k)
-    return torch.full_like(logits, -math.inf).scatter_(-1, ids, values)
-
-
-def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) -> Float[Tensor, "B V"]:
-    """-∞ for all but the fewest most probable tokens whose probabilities reach `p`, one number or one for each row."""
-    values, ids = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = values.softmax(-1, dtype=widest(values.device))
-    before = probabilities.cumsum(-1) - probabilities
-    before[..., 0] = 0.0  # rounding must not cut the first
-    return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(before >= p, -math.inf))
-
-
-def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:
-    """One id for each row, with the probabilities `softmax(logits)`.
-
-    By inversion: the first id at which the cumulative probability reaches u times the total, with u from (0, 1]. It
-    takes one random number for each row. u is never 0, so no id of probability 0 is drawn.
-    """
-    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=widest(logits.device), device=logits.device)
-    return drawn(logits, u)
-
-
-def drawn(logits: Float[Tensor, "B V"], u: Float[Tensor, "B 1"]) -> Int[Tensor, " B"]:
-    """The draws of `draw` with the random numbers `u`, in (0, 1]."""
-    sums = logits.softmax(-1).cumsum(-1, dtype=u.dtype)
-    return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)

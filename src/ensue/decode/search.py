@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
-from ensue.arguments import check_type, check_whole
+from ensue.arguments import Option, check_settings, check_whole
 from ensue.decode.hypotheses import Phrase
 from ensue.errors import EnsueError
-from ensue.parsing import shown
 
 MOST_WIDTH, MOST_TOKENS, MOST_PENALTY = 10_000, 1_000_000, 10
 
@@ -44,29 +42,22 @@ class BeamSearch:
     - `forbidden` phrases do not occur, `required` ones do; a phrase is a tuple of ids.
     """
 
-    width: int = 5
-    n_best: int = 1
-    length_penalty: float = 1.0
-    min_tokens: int = 0
-    max_tokens: int = 200
-    coverage_penalty: float = 0.0
-    no_repeat_ngram: int = 0
+    width: Annotated[int, Option(1, MOST_WIDTH, "Width of the beam search; 1: greedy.", name="beams")] = 5
+    n_best: Annotated[
+        int, Option(1, MOST_WIDTH, "Outputs for each source, words for each mask, or paths of a sentence.")
+    ] = 1
+    length_penalty: Annotated[float, Option(0, MOST_PENALTY, "Outputs are ranked by ln P / length^this.")] = 1.0
+    min_tokens: Annotated[int, Option(0, MOST_TOKENS, "The least tokens of an output.")] = 0
+    max_tokens: Annotated[int, Option(1, MOST_TOKENS, "The most tokens of an output.")] = 200
+    coverage_penalty: Annotated[float, Option(0, MOST_PENALTY)] = 0.0
+    no_repeat_ngram: Annotated[int, Option(0, MOST_TOKENS, "Write no N tokens in a row twice; 0: they may.")] = 0
     forbidden: tuple[Phrase, ...] = ()
     required: tuple[Phrase, ...] = ()
 
     def __post_init__(self) -> None:
-        check_whole("width", self.width, 1, MOST_WIDTH)
-        check_whole("n_best", self.n_best, 1, MOST_WIDTH)
-        check_whole("max_tokens", self.max_tokens, 1, MOST_TOKENS)
-        check_whole("min_tokens", self.min_tokens, 0, MOST_TOKENS)
-        check_whole("no_repeat_ngram", self.no_repeat_ngram, 0, MOST_TOKENS)
+        check_settings(self)
         if self.n_best > self.width:
             raise EnsueError(f"n_best is {self.n_best}; a beam of width {self.width} finds at most {self.width}")
-        for name in ("length_penalty", "coverage_penalty"):
-            value = getattr(self, name)
-            check_type(name, value, Real, "a number")
-            if not 0 <= value <= MOST_PENALTY:
-                raise EnsueError(f"{name} is {shown(value)}; expected a number from 0 to {MOST_PENALTY}")
         self.for_input()
 
     def for_input(

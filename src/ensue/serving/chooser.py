@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ensue.decode.sampling import Sampling, drawn, filtered, keep_top_p
+from ensue.decode.next_token import drawn, filtered, keep_top_p
+from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 from ensue.serving.row import Row
 from ensue.types import widest

@@ -5,10 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Annotated, Any, Self
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, SkipValidation
+from pydantic import Field, SkipValidation, create_model
 
+from ensue.arguments import settings_of
+from ensue.decode.sampling import Sampling
 from ensue.serving.api import OR_NULL, Fields, Ids, Number, Request
 from ensue.serving.limits import CHOICES, STOP_CHARACTERS, STOPS, TOKEN_BYTES, Limits
 from ensue.serving.refusal import wrong
@@ -21,7 +24,26 @@ class StreamOptions(Fields):
     include_obfuscation: bool | None = None
 
 
-class CompletionRequest(Request):
+def _sampled() -> dict[str, Any]:
+    """The fields of requests that `Sampling` declares."""
+    found: dict[str, Any] = {}
+    for name, (kind, _, option) in settings_of(Sampling).items():
+        if option.served is not None:
+            least, most = option.served
+            bounds = Field(ge=least, le=most if most < inf else None)
+            number: Any = Annotated[Number if kind is float else kind, bounds]
+            or_null = number | None if option.neutral is None else Annotated[number, OR_NULL]
+            found[name] = (or_null, option.neutral)
+    return found
+
+
+if TYPE_CHECKING:
+    SampledRequest = Request
+else:
+    SampledRequest = create_model("SampledRequest", __base__=Request, __module__=__name__, **_sampled())
+
+
+class CompletionRequest(SampledRequest):
     """POST /v1/completions."""
 
     prompt: SkipValidation[str | list[str] | Ids | list[Ids]] = ""
@@ -33,10 +55,6 @@ class CompletionRequest(Request):
     stream_options: StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
     stop: str | Annotated[list[str], Field(max_length=STOPS, fail_fast=True)] | None = None
-    temperature: Annotated[Number, Field(ge=0, le=2), OR_NULL] = 1.0
-    top_p: Annotated[Number, Field(ge=0, le=1), OR_NULL] = 1.0
-    top_k: Annotated[int, Field(ge=1)] | None = None
-    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
     frequency_penalty: Annotated[Number, Field(ge=-2, le=2), OR_NULL] = 0.0
     presence_penalty: Annotated[Number, Field(ge=-2, le=2), OR_NULL] = 0.0
     logit_bias: SkipValidation[dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None] = None
@@ -75,6 +93,13 @@ class CompletionRequest(Request):
             said = f"an answer of up to {self.most_bytes:,} bytes in memory; at most {limits.answers:,}"
             raise wrong("max_tokens", f"{said}: ask for fewer tokens, choices or logprobs")
         return self
+
+    @property
+    def sampling(self) -> Sampling:
+        """The options of sampling. A `top_p` of 0 is the API's other word for a temperature of 0."""
+        given = {name: getattr(self, name) for name in _sampled()}
+        temperature = given["temperature"] if given["top_p"] else 0.0
+        return Sampling(**{name: value or None for name, value in given.items()} | {"temperature": temperature})
 
     @cached_property
     def prompts(self) -> Sequence[str | list[int]]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.decode.sampling import Sampling
 from ensue.serving.completion_request import CompletionRequest
 from ensue.text.tokenizer import Decoder
 from ensue.types import State
@@ -49,7 +47,7 @@ class Row:
         self, request: CompletionRequest, *, index: int, decoder: Decoder, bias: Tensor | None = None, offset: int = 0,
     ) -> None:  # fmt: skip
         self.request, self.left = request, request.max_tokens
-        self.sampling, self.bias = _sampling(request), bias
+        self.sampling, self.bias = request.sampling, bias
         self.needs_logprobs = request.logprobs is not None or request.num_rows > request.n
         self._numbers = _uniform(request.seed % (1 << 63), index)
         self._decoder, self._stops, self._offset = decoder, Stops(request.stops), offset
@@ -131,14 +129,6 @@ def _uniform(seed: int, index: int) -> Iterator[float]:
     numbers = np.random.default_rng([seed, index])
     while True:
         yield from (1 - numbers.random(NUMBERS)).tolist()
-
-
-def _sampling(request: CompletionRequest) -> Sampling:
-    """The options of sampling that the API has. A `top_p` of 0 is its other word for a temperature of 0."""
-    names = [field.name for field in fields(Sampling) if field.name in CompletionRequest.model_fields]
-    given: dict[str, Any] = {name: getattr(request, name) or None for name in names}
-    given["temperature"] = request.temperature if request.top_p else 0.0
-    return Sampling(**given)
 
 
 class Stops:

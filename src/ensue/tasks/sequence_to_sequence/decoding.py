@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.arguments import by_option_names
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.decode.beam import beam_search
@@ -40,14 +41,9 @@ MORE_TOKENS = 10
 def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any) -> BeamSearch:
     """The search of a recipe's table, in which only tokens of text may come. Raises EnsueError for what cannot be."""
     special = tuple((id,) for id in target.special_ids if id != target.end_id)
-    search = BeamSearch(
-        width=table.beams,
-        length_penalty=table.length_penalty,
-        min_tokens=table.min_tokens,
-        max_tokens=table.max_tokens,
-        no_repeat_ngram=table.no_repeat_ngram,
-        forbidden=special,
-    )
+    names = by_option_names(BeamSearch)
+    settings = {names[name]: value for name, value in table.model_dump().items()}
+    search = BeamSearch(**settings, forbidden=special)
     return replace(search, **changes)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ensue.arguments import by_option_names
+from ensue.decode.search import BeamSearch
 from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
@@ -100,10 +102,7 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: PortableOrigins) -
         "ratio": writer.ratio,
         "more": MORE_TOKENS + search.min_tokens,
         "most": min(search.max_tokens, most_written(writer.recipe.decoder) or search.max_tokens),
-        "beams": search.width,
-        "length_penalty": search.length_penalty,
-        "min_tokens": search.min_tokens,
-        "no_repeat_ngram": search.no_repeat_ngram,
+        **{name: getattr(search, field) for name, field in by_option_names(BeamSearch).items()},
         "forbidden": [phrase[0] for phrase in search.forbidden],
         "readers": [reading.settings for reading in origins.readings],
     }

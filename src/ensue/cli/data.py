@@ -1,4 +1,4 @@
-"""The commands that need no model: data, gradients, cache."""
+"""The commands about data: data shows them, prepare makes ids of a text, cache keeps what was made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import EncodingOption, OneThreadOption, say
+from ensue.cli.options import EncodingOption, quoted, say
+from ensue.cli.training import recipe_of
 from ensue.console.imports import importing_torch
 from ensue.errors import EnsueError
 
@@ -34,30 +35,38 @@ def data(
     )  # fmt: skip
 
 
-def gradients(
-    encoders: Annotated[
-        list[str] | None,
-        typer.Argument(help="Names of encoders; default: elman, lstm, gru, clockwork, mingru.", show_default=False),
+def prepare(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False)
     ] = None,
-    positions: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Positions from the first symbol to the recall.")
-    ] = 200,
-    out: Annotated[Path, typer.Option(help="The picture to write: .png or .svg.")] = Path("gradients.png"),
-    steps: Annotated[int, typer.Option(min=0, max=1_000_000, help="Training steps; 0: no training.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
-    d_model: Annotated[int, typer.Option(min=1, max=10_000, help="Features of the state.")] = 64,
-    threads: OneThreadOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with every norm.")] = False,
+    train: Annotated[str, typer.Option("--train", help="Training text: a file, a folder or a glob, or hf:NAME.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation text; default: a tenth of the training text.")] = "",
+    out: Annotated[Path, typer.Option(help="The folder of the ids.", show_default=False)] = ...,  # type: ignore[assignment]
+    column: Annotated[
+        str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")
+    ] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that make ids.")] = 1,
+    shard_tokens: Annotated[int, typer.Option(min=1, help="Ids of a shard, and those to the end of a piece.")] = 1
+    << 28,
+    check: Annotated[bool, typer.Option("--check", help="Read all shards in --out and compare checksums.")] = False,
 ) -> None:
-    """Measure how far gradients reach back in recurrent encoders. On a copy task, before and after training."""
-    with importing_torch():
-        from ensue.console.gradients import show_gradients
+    """Make ids of a text of any size once."""
+    if check:
+        from ensue.data.corpus.prepared import Prepared
 
-    show_gradients(
-        encoders or [], out, positions=positions, steps=steps, seed=seed, d_model=d_model, threads=threads or 1,
-        as_json=as_json,
-    )  # fmt: skip
-    say(f"wrote {out}")
+        say(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
+        return
+    if recipe is None:
+        raise EnsueError("which recipe? `ensue recipes` lists them; only --check needs none")
+    chosen = recipe_of(recipe, settings or [], train=train, valid=valid)
+    with importing_torch():
+        from ensue.tasks.texts.corpus import prepare_corpus
+
+    prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, say=say)
+    say(f"{out} is complete; try\n  ensue train {quoted(recipe)} --train {quoted(out)} --out run")
 
 
 def cache(
