@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import ensue
-from ensue.data.judged_texts import read_judged_texts
+from ensue.data.judgments import read_judged_texts
 from ensue.metrics.words import spearman
 from ensue.tasks.vectors.text_vectors import cosines
 

@@ -29,8 +29,8 @@ import torch
 from gensim.models import Word2Vec
 from machine import describe_machine
 
+from ensue.data.judgments import read_questions
 from ensue.data.sources import TextSource
-from ensue.data.word_questions import read_questions
 from ensue.models.word_vectors import SampledVectors
 from ensue.recipe import validate_recipe
 from ensue.tasks.vectors.word_table import WordTable

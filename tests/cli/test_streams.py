@@ -13,7 +13,7 @@ import pytest
 from cli.conftest import Ensue
 from ensue.console.mistakes import mistake
 from ensue.console.output import streams
-from ensue.data.streams import whole_text
+from ensue.data.sources import whole_text
 from ensue.errors import DataError, EnsueError
 from training.tiny import run_tiny
 from training.tiny_texts import columns, sentences, tagging
@@ -199,6 +199,6 @@ def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) 
 
 
 def test_a_prompt_without_end_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.data.streams.stream_text", lambda path, encoding: repeat("\0" * (1 << 20)))
+    monkeypatch.setattr("ensue.data.sources.stream_text", lambda path, encoding: repeat("\0" * (1 << 20)))
     with pytest.raises(DataError, match=r"^stdin: more than 16,777,216 characters$"):
         whole_text("-")

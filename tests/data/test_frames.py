@@ -15,8 +15,8 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from ensue.data.frames.labels import compiled
-from ensue.data.frames.log_mel import log_mel, mel_triangles
 from ensue.data.frames.series import LogMel, Reading, Series
+from ensue.data.frames.sounds import log_mel, mel_triangles
 from ensue.data.frames.source import FrameSource
 from ensue.data.frames.stored import FrameRows, moments
 from ensue.data.survey.measurement import summarize

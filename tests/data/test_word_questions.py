@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.word_questions import Analogies, Similarities, read_questions
+from ensue.data.judgments import Analogies, Similarities, read_questions
 from ensue.errors import DataError
 
 HEADS = {

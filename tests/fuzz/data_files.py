@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 
 from ensue.data.documents import DocumentSource, write
+from ensue.data.judgments import Similarities, read_questions
 from ensue.data.pairs import PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
 from ensue.data.vectors import read_vectors
-from ensue.data.word_questions import Similarities, read_questions
 from fuzz import odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged

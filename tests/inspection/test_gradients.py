@@ -12,10 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, TrainingError
-from ensue.inspection import copy_task
-from ensue.inspection.copy_task import ALPHABET, SYMBOLS, Copier, draw_examples, score_copier, train_copier
+from ensue.inspection import gradients as copying
 from ensue.inspection.gradient_picture import FLOOR, LABEL_HEIGHT, checked_picture_path, draw_gradients, spread
-from ensue.inspection.gradients import RECURRENT, EncoderGradients, build_layer, encoder_gradients, state_gradients
+from ensue.inspection.gradients import (
+    ALPHABET,
+    RECURRENT,
+    SYMBOLS,
+    Copier,
+    EncoderGradients,
+    build_layer,
+    draw_examples,
+    encoder_gradients,
+    score_copier,
+    state_gradients,
+    train_copier,
+)
 from ensue.models.encoders import ENCODERS
 from ensue.nn import GRU, LSTM, Bidirectional, Elman, Recurrent, Stack, Tap, Transformer, Window
 from training.tiny import some_slow
@@ -195,7 +206,7 @@ def test_training_changes_the_norms_and_a_seed_repeats_them() -> None:
 
 
 def test_a_loss_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_task, "LEARNING_RATE", 1e30)
+    monkeypatch.setattr(copying, "LEARNING_RATE", 1e30)
     with pytest.raises(TrainingError, match=r"^elman: the loss is not finite at step \d+$"):
         encoder_gradients("elman", positions=5, steps=9, d_model=8)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.errors import EnsueError
 from ensue.inspection import token_page, unit_page
 from ensue.inspection.pieces import pieces_of, properties_of
-from ensue.inspection.predictions import NO_TOKEN, Predictions
+from ensue.inspection.token_page import NO_TOKEN, Predictions
 from ensue.inspection.units import Units, correlations, followers, saturation
 from ensue.nn import watch
 from ensue.tasks.language_modeling import view as viewing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensue.errors import EnsueError
-from ensue.inspection.selection import Match, runs, select
+from ensue.inspection.unit_page import Match, runs, select
 from ensue.inspection.units import Units
 from training.tiny import some_slow
 

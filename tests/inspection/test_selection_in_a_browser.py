@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.inspection.selection import select
+from ensue.inspection.unit_page import select
 from ensue.inspection.units import Units
 from inspection.browser import browsing
 from inspection.language_models import TEXT, model_of

@@ -12,8 +12,7 @@ from ensue.errors import EnsueError
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog, StepReport
 from ensue.trackers import TRACKERS, trackers_of
-from ensue.trackers.reporter import TrackedReporter
-from ensue.trackers.tracker import Record, Tracker, numbers
+from ensue.trackers.tracker import Record, TrackedReporter, Tracker, numbers
 from training.tiny import Recorder, run_tiny, tiny_recipe, words
 from training.tiny_texts import Listener, without_pictures
 
@@ -21,7 +20,7 @@ from training.tiny_texts import Listener, without_pictures
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     without_pictures(monkeypatch)
-    monkeypatch.setattr("ensue.trackers.reporter.SECONDS", 0)
+    monkeypatch.setattr("ensue.trackers.tracker.SECONDS", 0)
     (tmp_path / "text.txt").write_text(words(300))
     return tmp_path / "text.txt"
 

@@ -56,7 +56,7 @@ def generate(
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, **sampling}
     begin = prompt
     if prompt == "-":
-        from ensue.data.streams import whole_text
+        from ensue.data.sources import whole_text
 
         begin = whole_text("-")
     if beams is not None:

@@ -167,7 +167,7 @@ def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **opt
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
         from ensue.trackers import trackers_of
-        from ensue.trackers.reporter import TrackedReporter
+        from ensue.trackers.tracker import TrackedReporter
         from ensue.training.run import train_run
 
     keep_freed_memory()

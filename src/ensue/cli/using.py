@@ -228,7 +228,7 @@ def score(
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
     from ensue.console.score_table import csv_lines
-    from ensue.data.streams import is_stream, stream_name
+    from ensue.data.sources import is_stream, stream_name
 
     options: dict[str, Any] = {"format": format} if format else {}
     if as_csv and as_json:

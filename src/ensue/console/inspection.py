@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ensue.data.streams import whole_text
+from ensue.data.sources import whole_text
 from ensue.errors import EnsueError, RunError
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory

@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ensue.data.lines import Lines
-from ensue.data.sources import TextSource
-from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines
 from ensue.data.vector_files import Row
 from ensue.tasks.contract.windows import WHOLE, Shard
 

@@ -1,15 +1,17 @@
-"""A file, a folder or a glob as one long text, streamed in pieces."""
+"""A file, a folder or a glob as one long text, in pieces; text from stdin, a pipe or a device, as it comes."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded
-from ensue.data.files import files_of, readable
+from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, MAX_CHARACTERS, checked_encoding, decoded, text_of
+from ensue.data.files import expanded, files_of, readable
+from ensue.data.lines import Lines
 from ensue.data.row_files import DatasetName, dataset_files, find_dataset
 from ensue.errors import DataError
 from ensue.text.boundaries import last_boundary
@@ -117,3 +119,53 @@ def _file_digest(path: Path) -> bytes:
         while block := file.read(BLOCK_BYTES):
             digest.update(block)
         return digest.digest()
+
+
+def is_stream(path: str) -> bool:
+    """Whether a path can be read only once: "-", which is stdin, or a pipe or device such as `<(...)`."""
+    with readable(path):
+        found = expanded(path)
+        return path == "-" or (found.exists() and not found.is_file() and not found.is_dir())
+
+
+def stream_name(path: str) -> str:
+    """The name of the stream in messages."""
+    return "stdin" if path == "-" else path
+
+
+def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
+    """The text line by line. Raises DataError if it cannot be read, or is not in that encoding."""
+    return text_of(_blocks(path), stream_name(path), checked_encoding(encoding))
+
+
+def whole_text(path: str, encoding: str = "utf-8") -> str:
+    """The whole text, in memory. Raises DataError for more than `MAX_CHARACTERS`."""
+    parts, length = [], 0
+    for part in stream_text(path, encoding):
+        parts.append(part)
+        length += len(part)
+        if length > MAX_CHARACTERS:
+            raise DataError(f"more than {MAX_CHARACTERS:,} characters", stream_name(path))
+    return "".join(parts)
+
+
+def stream_lines(path: str, encoding: str) -> Lines:
+    """The text as numbered lines of bounded length."""
+    return Lines(stream_text(path, encoding), stream_name(path))
+
+
+def is_typed(path: str) -> bool:
+    """Whether a person types the texts, and waits for an answer after each."""
+    return path == "-" and sys.stdin is not None and sys.stdin.isatty()
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    with readable(stream_name(path)):
+        if path != "-":
+            with expanded(path).open("rb") as stream:
+                yield from iter(lambda: stream.readline(BLOCK_BYTES), b"")
+        elif sys.stdin is None:
+            raise DataError("closed", "stdin")
+        else:
+            yield from iter(lambda: sys.stdin.buffer.readline(BLOCK_BYTES), b"")
+    yield b""

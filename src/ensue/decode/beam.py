@@ -19,10 +19,9 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.decode.candidates import continuations
+from ensue.decode.candidates import Candidate, continuations
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis, Phrase
-from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch, check_ids
 from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.decode.candidates import best_places
+from ensue.decode.candidates import Candidate, Chosen, Ids, Live, best_places, candidates_of
 from ensue.decode.hypotheses import Hypothesis, NBest
 from ensue.decode.phrases import Blocked, Forbidden, Requirements, repeated
-from ensue.decode.record import Candidate, Chosen, Ids, Live, candidates_of
 from ensue.decode.search import BeamSearch, Task
 
 

@@ -47,7 +47,7 @@ from ensue.data.detection.locations import aligned_paths, folder_format
 from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
 from ensue.data.files import files_of
 from ensue.data.lines import Lines, is_blank
-from ensue.data.records.json_spans import TOKEN_KEYS, is_list_of_spans
+from ensue.data.records.json_objects import TOKEN_KEYS, is_list_of_spans
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json

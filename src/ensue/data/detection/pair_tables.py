@@ -11,8 +11,8 @@ from ensue.data.detection import signs
 from ensue.data.detection.format_table import ONLY_PAIRS, PAIRS, SENTENCES, by_suffix
 from ensue.data.detection.formats import pair_format
 from ensue.data.lines import Lines, is_blank
-from ensue.data.records.columns import LONGEST_NAME, Column, simplified
 from ensue.data.records.json_objects import with_inner
+from ensue.data.records.record import LONGEST_NAME, Column, simplified
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 

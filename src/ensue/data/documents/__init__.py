@@ -9,7 +9,7 @@ for document in source:
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, write
 from ensue.data.documents.source import DocumentSource
-from ensue.data.records.columns import Column
+from ensue.data.records.record import Column
 
 __all__ = [
     "FORMATS",

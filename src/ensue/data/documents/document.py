@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ensue.data.lines import Lines
-from ensue.data.records.columns import Column
+from ensue.data.records.record import Column
 from ensue.stored import Stored
 
 

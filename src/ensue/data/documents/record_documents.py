@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 from ensue.data.detection.signs import are_few
 from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout, joined_text, split_labels
 from ensue.data.lines import Lines
-from ensue.data.records.columns import LONGEST_NAME, Column, named_column, simplified, told_apart
 from ensue.data.records.json_objects import check_characters
 from ensue.data.records.reader import Answer, Reader
-from ensue.data.records.record import Record
+from ensue.data.records.record import LONGEST_NAME, Column, Record, named_column, simplified, told_apart
 from ensue.errors import DataError
 
 LABELS = (

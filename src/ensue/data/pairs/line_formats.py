@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from ensue.data.detection.signs import CMUDICT_COMMENT, cmudict_entry, scan_sides
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
-from ensue.data.records.columns import Column, columns_counted
-from ensue.data.records.record import records, without_end
+from ensue.data.records.record import Column, columns_counted, records, without_end
 from ensue.errors import DataError
 
 

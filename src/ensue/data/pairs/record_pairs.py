@@ -18,9 +18,9 @@ from ensue.data.detection.format_table import TABBED
 from ensue.data.detection.pair_tables import Columns, is_header, numbered, pairs_by_name
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
-from ensue.data.records.columns import Column, columns_counted, named_column, told_apart
 from ensue.data.records.json_objects import check_characters
 from ensue.data.records.reader import Reader
+from ensue.data.records.record import Column, columns_counted, named_column, told_apart
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 

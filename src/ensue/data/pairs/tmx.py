@@ -15,8 +15,7 @@ from typing import NamedTuple
 from ensue.data.decoding import blocks, checked_encoding
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
-from ensue.data.records.columns import Column
-from ensue.data.records.record import sample
+from ensue.data.records.record import Column, sample
 from ensue.data.xml_reader import XmlReader
 from ensue.errors import DataError, nearest
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ensue.data.lines import Lines
-from ensue.data.records.columns import Column
-from ensue.data.records.record import Record
+from ensue.data.records.record import Column, Record
 
 LABEL, PROBABILITY = "label", "probability"
 """The names of columns or keys that are added for labels and probabilities."""

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from ensue.data.lines import Lines
-from ensue.data.records.columns import Column, columns_counted
 from ensue.data.records.quoting import announced_delimiter, quoted, quoted_rows, unquoted
 from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
-from ensue.data.records.record import SAMPLE_ROWS, Record, records, sample, without_end
+from ensue.data.records.record import SAMPLE_ROWS, Column, Record, columns_counted, records, sample, without_end
 from ensue.errors import DataError
 
 _SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")

@@ -13,16 +13,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ensue.data.lines import KeptLines, Lines
-from ensue.data.records.json_objects import has_blanks, with_values
-from ensue.data.records.json_spans import (
+from ensue.data.records.json_objects import (
     LABEL_KEYS,
     SPAN_KEYS,
     TOKEN_KEYS,
     TextSpan,
+    has_blanks,
     is_list_of_spans,
     label_key,
     span_list,
     text_spans,
+    with_values,
 )
 from ensue.data.records.record import Record, json_records
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple, get_args
 
 from ensue.data.detection.kind import Taken
-from ensue.data.records.json_spans import TOKEN_KEYS, label_key
+from ensue.data.records.json_objects import TOKEN_KEYS, label_key
 from ensue.data.sentences.columns import ColumnLines
 from ensue.data.sentences.conllu import NAMES, Conllu
 from ensue.data.sentences.json_sentences import JsonSentences

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ensue.arguments import check_path, check_texts, check_type
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.page import Inspection
 from ensue.inspection.texts import ShownText

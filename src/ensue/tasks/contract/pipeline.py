@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 
 from ensue.data.lines import Lines
-from ensue.data.sources import TextSource
-from ensue.data.streams import is_stream, stream_lines, stream_name
+from ensue.data.sources import TextSource, is_stream, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters

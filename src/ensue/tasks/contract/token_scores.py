@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.sources import TextSource
-from ensue.data.streams import is_stream, stream_text
+from ensue.data.sources import TextSource, is_stream, stream_text
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from ensue.data.streams import is_stream, stream_name
+from ensue.data.sources import is_stream, stream_name
 from ensue.errors import DataError, EnsueError
 from ensue.models.specification import TransformerEncoder, WordsEncoderSpecification
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ensue.arguments import check_path, check_texts
 from ensue.data.files import expanded
-from ensue.data.frames.log_mel import log_mel
 from ensue.data.frames.series import Series, as_vectors
+from ensue.data.frames.sounds import log_mel
 from ensue.data.frames.source import FrameSource
-from ensue.data.streams import is_stream
+from ensue.data.sources import is_stream
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.series import SeriesView
 from ensue.models.frame_features import Frames

@@ -19,7 +19,7 @@ from ensue.data.lines import Lines
 from ensue.data.sentences.formats import PlainText, format_class
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems

@@ -10,10 +10,9 @@ from ensue.arguments import check_type, check_whole
 from ensue.errors import EnsueError
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
-from ensue.inspection.selection import selection_section
 from ensue.inspection.switched_off import switched_off
 from ensue.inspection.token_page import MOST_SHOWN, text_section, title_of
-from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section
+from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.language_modeling.reasons_page import asks_section, explanation_section, switched_off_section
 from ensue.tasks.language_modeling.view import Asked, LanguageView, view_text

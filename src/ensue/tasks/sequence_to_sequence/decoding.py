@@ -16,9 +16,9 @@ from ensue.arguments import by_option_names
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.decode.beam import beam_search
+from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.reader import Ensemble
-from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.engine import holding
 from ensue.models.compiled_decoder import compiled

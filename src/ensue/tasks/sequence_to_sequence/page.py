@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_type
 from ensue.data.pairs import Pair
-from ensue.decode.record import Candidate
+from ensue.decode.candidates import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.inspection.drawing import WordColumns, matrix

@@ -13,7 +13,7 @@ from ensue.arguments import check_path, check_texts
 from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
-from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ensue.decode.record import Candidate
+from ensue.decode.candidates import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.inspection.markup import plain
 from ensue.inspection.page import Section, cut

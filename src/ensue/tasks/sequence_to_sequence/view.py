@@ -19,8 +19,8 @@ from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
 from ensue.decode.beam import attention_taps
+from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.record import Candidate
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating

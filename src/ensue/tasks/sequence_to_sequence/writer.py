@@ -14,8 +14,8 @@ import numpy as np
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair, PairSource
+from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.record import Candidate
 from ensue.decode.search import SearchOptions
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ScoredItems

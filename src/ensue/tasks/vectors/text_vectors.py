@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path
-from ensue.data.judged_texts import read_judged_texts
+from ensue.data.judgments import read_judged_texts
 from ensue.errors import EnsueError, nearest
 from ensue.metrics.words import TextSimilarityScores, pearson, spearman
 from ensue.tasks.contract.pipeline import Pipeline

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.word_questions import Analogies, Questions, Similarities
+from ensue.data.judgments import Analogies, Questions, Similarities
 from ensue.errors import DataError
 from ensue.metrics.comparison import ItemRows, Numbers, ScoredItems, ratio
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman

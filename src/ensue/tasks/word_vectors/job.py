@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
+from ensue.data.judgments import Analogies, Questions, read_questions
 from ensue.data.sources import TextSource
-from ensue.data.word_questions import Analogies, Questions, read_questions
 from ensue.errors import DataError, RecipeError
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.data.judgments import read_questions
 from ensue.data.vector_files import write_word2vec
-from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
 from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.markup import clipped
