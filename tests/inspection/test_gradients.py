@@ -27,7 +27,7 @@ from ensue.inspection.gradients import (
     state_gradients,
     train_copier,
 )
-from ensue.models.encoders import ENCODERS
+from ensue.models.specification import ENCODER_KINDS
 from ensue.nn import GRU, LSTM, Bidirectional, Elman, Recurrent, Stack, Tap, Transformer, Window
 from training.tiny import some_slow
 
@@ -127,8 +127,7 @@ def test_layers_without_a_state_are_refused(length: int) -> None:
 
 
 def test_the_encoders_are_those_that_have_a_state() -> None:
-    assert set(ENCODERS) - set(RECURRENT) == {"window", "transformer", "none"}
-    assert set(RECURRENT) <= set(ENCODERS)
+    assert ENCODER_KINDS - set(RECURRENT) == {"window", "transformer", "none", "origin"}
 
 
 @pytest.mark.sampled(3)

@@ -21,8 +21,8 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, TrainingError, nearest
-from ensue.models.encoders import ENCODERS, build_encoder
-from ensue.models.specification import EncoderSpecification, RecurrentEncoder
+from ensue.models.encoders import build_encoder
+from ensue.models.specification import ENCODER_KINDS, EncoderSpecification, RecurrentEncoder
 from ensue.nn import SequenceLayer, watch
 
 ALPHABET = 8
@@ -169,7 +169,7 @@ def build_layer(encoder: str, *, d_model: int) -> SequenceLayer:
 
     Raises `EnsueError` if there is none, if it has no recurrent state, or if it cannot have that size.
     """
-    if encoder in ENCODERS and encoder not in RECURRENT:
+    if encoder in ENCODER_KINDS and encoder not in RECURRENT:
         raise EnsueError(f'the encoder "{encoder}" has no recurrent state; known: {", ".join(RECURRENT)}')
     if encoder not in RECURRENT:
         raise EnsueError(f'no encoder "{encoder}"{nearest(encoder, RECURRENT)}; known: {", ".join(RECURRENT)}')

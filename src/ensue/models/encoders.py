@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from torch import nn
 
@@ -16,7 +15,6 @@ from ensue.models.specification import (
     Directions,
     Encoder,
     EncoderSpecification,
-    GuestEncoder,
     HiddenEncoder,
     NoEncoder,
     OriginEncoder,
@@ -26,30 +24,17 @@ from ensue.models.specification import (
     ZoneoutEncoder,
 )
 from ensue.nn import (
-    GRU,
-    LSTM,
-    QRNN,
     AdditiveAttention,
     AttentionalLayer,
     Bidirectional,
     BilinearAttention,
-    Clockwork,
-    CoupledLSTM,
     CrossAttention,
-    DepthGatedLSTM,
     DotAttention,
     Dropout,
-    Elman,
     FromContext,
-    GridLSTM,
     InputFeeding,
-    LayerNormLSTM,
-    MinGRU,
-    MinLSTM,
     MultiHeadCrossAttention,
-    PeepholeLSTM,
     Pointwise,
-    ProjectedLSTM,
     Recurrent,
     Residual,
     SequenceLayer,
@@ -63,16 +48,20 @@ from ensue.nn import (
 )
 from ensue.processor import memory
 
-Builder = Callable[[Any, int, Directions], SequenceLayer]
-
 
 def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Directions = ONE_WAY) -> SequenceLayer:
     """The layers between features of size `d_in` and the head. Raises MemoryError if they do not fit this machine's
     memory.
     """
     _check_size(encoder)
-    build = _guest if isinstance(encoder, GuestEncoder) else ENCODERS[encoder.kind]
-    return build(encoder, d_in, directions)
+    match encoder:
+        case RecurrentEncoder():
+            return _recurrent(encoder, d_in, directions)
+        case WindowEncoder():
+            return _window(encoder, d_in, directions)
+        case TransformerEncoder():
+            return build_transformer(encoder, d_in=d_in, is_causal=not directions.bidirectional)
+    return Pointwise(nn.Identity(), d_in=d_in)
 
 
 def _check_size(specification: EncoderSpecification) -> None:
@@ -83,30 +72,24 @@ def _check_size(specification: EncoderSpecification) -> None:
             raise MemoryError(f"{layers} layers of {d} features")
 
 
-def _recurrent(cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool = False) -> Builder:
-    """Layers of one cell, with dropout before, between and after them. If `is_stack`, one cell makes all layers."""
-
-    def one_way(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
-        return _regularized(specification, cell(specification, d_in, specification.d_model))
-
-    def build(specification: RecurrentEncoder, d_in: int, directions: Directions) -> SequenceLayer:
-        dropout = VariationalDropout if specification.dropout_kind == "variational" else Dropout
-        layers: list[SequenceLayer] = []
-        if specification.dropout_input:
-            layers.append(dropout(specification.dropout_input, d_in=d_in))
-        for number in range(1 if is_stack else specification.num_layers):
-            layer = _in_directions(directions, partial(one_way, specification, d_in))
-            layers.append(Residual(layer) if number and specification.residual else layer)
-            d_in = layers[-1].d_out
-            if specification.dropout:
-                layers.append(dropout(specification.dropout, d_in=d_in))
-        return Stack(layers)
-
-    return build
+def _recurrent(specification: RecurrentEncoder, d_in: int, directions: Directions) -> SequenceLayer:
+    """Layers of one cell, with dropout before, between and after them."""
+    dropout = VariationalDropout if specification.dropout_kind == "variational" else Dropout
+    layers: list[SequenceLayer] = []
+    if specification.dropout_input:
+        layers.append(dropout(specification.dropout_input, d_in=d_in))
+    for number in range(1 if specification.is_stack else specification.num_layers):
+        layer = _in_directions(directions, partial(_regularized, specification, d_in))
+        layers.append(Residual(layer) if number and specification.residual else layer)
+        d_in = layers[-1].d_out
+        if specification.dropout:
+            layers.append(dropout(specification.dropout, d_in=d_in))
+    return Stack(layers)
 
 
-def _regularized(specification: RecurrentEncoder, layer: SequenceLayer) -> SequenceLayer:
-    """The layer with zoneout and with dropout on its recurrent weights, if the recipe has them."""
+def _regularized(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
+    """A layer, with zoneout and with dropout on its recurrent weights if the recipe has them."""
+    layer = specification.layer(d_in)
     if isinstance(specification, ZoneoutEncoder):
         hidden = specification.zoneout_hidden
         cell = specification.zoneout_cell if isinstance(specification, CellEncoder) else 0.0
@@ -155,40 +138,6 @@ def build_transformer(
     return Stack(
         [Pointwise(nn.Linear(d_in, specification.d_model), d_in=d_in, d_out=specification.d_model), transformer]
     )
-
-
-_guest = _recurrent(lambda s, d_in, d_out: s.layer(d_in))
-"""Layers of another package."""
-
-
-def _none(specification: NoEncoder, d_in: int, directions: Directions) -> SequenceLayer:
-    return Pointwise(nn.Identity(), d_in=d_in)
-
-
-ENCODERS: dict[str, Builder] = {
-    "window": _window,
-    "elman": _recurrent(lambda s, d_in, d_out: Elman(d_in, d_out, activation=s.activation)),
-    "lstm": _recurrent(lambda s, d_in, d_out: LSTM(d_in, d_out)),
-    "peephole": _recurrent(lambda s, d_in, d_out: PeepholeLSTM(d_in, d_out)),
-    "coupled": _recurrent(lambda s, d_in, d_out: CoupledLSTM(d_in, d_out)),
-    "layer-norm": _recurrent(lambda s, d_in, d_out: LayerNormLSTM(d_in, d_out)),
-    "projected": _recurrent(
-        lambda s, d_in, d_out: ProjectedLSTM(
-            d_in, d_out, d_cell=s.d_cell or 2 * d_out, clip_cell=s.clip_cell, clip_output=s.clip_output
-        )
-    ),
-    "gru": _recurrent(lambda s, d_in, d_out: GRU(d_in, d_out, reset=s.reset)),
-    "clockwork": _recurrent(lambda s, d_in, d_out: Clockwork(d_in, d_out, periods=s.periods)),
-    "depth-gated": _recurrent(
-        lambda s, d_in, d_out: DepthGatedLSTM(d_in, d_out, num_layers=s.num_layers), is_stack=True
-    ),
-    "grid": _recurrent(lambda s, d_in, d_out: GridLSTM(d_in, d_out, num_layers=s.num_layers), is_stack=True),
-    "mingru": _recurrent(lambda s, d_in, d_out: MinGRU(d_in, d_out)),
-    "minlstm": _recurrent(lambda s, d_in, d_out: MinLSTM(d_in, d_out)),
-    "qrnn": _recurrent(lambda s, d_in, d_out: QRNN(d_in, d_out, size=s.size)),
-    "transformer": lambda s, d_in, directions: build_transformer(s, d_in=d_in, is_causal=not directions.bidirectional),
-    "none": _none,
-}
 
 
 def in_two_halves(encoder: EncoderSpecification | OriginEncoder, directions: Directions) -> bool:

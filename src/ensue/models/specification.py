@@ -6,8 +6,9 @@ same keys share one. The table is the same in every task. Unknown keys are error
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -56,8 +57,13 @@ class Encoder(Table):
 
 
 class RecurrentEncoder(Encoder):
-    """The keys of recurrent encoders."""
+    """The keys of recurrent encoders, and their layers: a class of `ensue.nn` for each kind."""
 
+    cells: ClassVar[Mapping[str, str]] = {}
+    """The name of the class for each kind. Its arguments are `d_in`, `d_model`, and the keys that `own` names."""
+    own: ClassVar[tuple[str, ...]] = ()
+    is_stack: ClassVar[bool] = False
+    """Whether one cell makes all layers."""
     dropout_kind: Literal["plain", "variational"] = "plain"
     """plain: a new mask at every position; variational: one mask for a whole segment or text."""
     dropout_input: Share = 0.0
@@ -65,15 +71,32 @@ class RecurrentEncoder(Encoder):
     residual: bool = False
     """Whether each layer from the second on adds its input to its output."""
 
+    def layer(self, d_in: int) -> SequenceLayer:
+        """A causal layer from `d_in` features to `d_model`. For two directions it is called twice."""
+        from ensue import nn  # noqa: PLC0415 (recipes need no torch)
+
+        cell: Callable[..., SequenceLayer] = getattr(nn, self.cells[self.kind])
+        return cell(d_in, self.d_model, **{key: getattr(self, key) for key in self.own})
+
 
 class PlainEncoder(RecurrentEncoder):
-    """Recurrent encoders without keys of their own; depth-gated and grid are stacks of `num_layers`."""
+    """Recurrent encoders without keys of their own."""
 
-    kind: Literal["depth-gated", "grid", "mingru", "minlstm"]
+    kind: Literal["mingru", "minlstm"]
+    cells = {"mingru": "MinGRU", "minlstm": "MinLSTM"}
+
+
+class StackEncoder(RecurrentEncoder):
+    """Recurrent encoders that are stacks of `num_layers`."""
+
+    kind: Literal["depth-gated", "grid"]
+    cells = {"depth-gated": "DepthGatedLSTM", "grid": "GridLSTM"}
+    own = ("num_layers",)
+    is_stack = True
 
     @model_validator(mode="after")
     def _bypasses(self) -> Self:
-        if self.residual and self.kind in ("depth-gated", "grid"):
+        if self.residual:
             raise ValueError(f"has residual, but {self.kind} has connections of its own between layers")
         return self
 
@@ -82,6 +105,8 @@ class QRNNEncoder(RecurrentEncoder):
     """The keys of `qrnn`."""
 
     kind: Literal["qrnn"]
+    cells = {"qrnn": "QRNN"}
+    own = ("size",)
     size: Size = 2
     """The number of positions that the convolution reads: the last N."""
 
@@ -97,6 +122,8 @@ class ClockworkEncoder(HiddenEncoder):
     """The keys of `clockwork`."""
 
     kind: Literal["clockwork"]
+    cells = {"clockwork": "Clockwork"}
+    own = ("periods",)
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
     """Positions between two updates of a module; each divides the next. Modules share `d_model` evenly."""
 
@@ -137,6 +164,8 @@ class ElmanEncoder(ZoneoutEncoder):
     """The keys of `elman`."""
 
     kind: Literal["elman"]
+    cells = {"elman": "Elman"}
+    own = ("activation",)
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
@@ -145,12 +174,15 @@ class LSTMEncoder(CellEncoder):
     """The keys of `lstm` and its variants without keys of their own."""
 
     kind: Literal["lstm", "peephole", "coupled", "layer-norm"]
+    cells = {"lstm": "LSTM", "peephole": "PeepholeLSTM", "coupled": "CoupledLSTM", "layer-norm": "LayerNormLSTM"}
 
 
 class ProjectedEncoder(CellEncoder):
     """The keys of `projected`."""
 
     kind: Literal["projected"]
+    cells = {"projected": "ProjectedLSTM"}
+    own = ("d_cell", "clip_cell", "clip_output")
     d_cell: Size | None = None
     """Cells of a layer, which are projected to `d_model` features; default: 2 · d_model."""
     clip_cell: Clip | None = None
@@ -163,6 +195,8 @@ class GRUEncoder(ZoneoutEncoder):
     """The keys of `gru`."""
 
     kind: Literal["gru"]
+    cells = {"gru": "GRU"}
+    own = ("reset",)
     reset: Literal["before", "after"] = "after"
     """Whether the reset gate is before the recurrent product (the paper) or after it (the vendors' kernels)."""
 
@@ -212,11 +246,7 @@ class OriginEncoder(Table):
 
 
 class GuestEncoder(RecurrentEncoder):
-    """The keys of an encoder of another package, which makes its layers. A class that derives from it has a `kind`."""
-
-    def layer(self, d_in: int) -> SequenceLayer:
-        """A causal layer from `d_in` features to `d_model`. For two directions it is called twice."""
-        raise NotImplementedError
+    """The keys of an encoder of another package. A class that derives from it has a `kind`, and its own `layer`."""
 
 
 class NoEncoder(Table):
@@ -225,7 +255,16 @@ class NoEncoder(Table):
     kind: Literal["none"]
 
 
-_Cells = ElmanEncoder | LSTMEncoder | ProjectedEncoder | GRUEncoder | ClockworkEncoder | PlainEncoder | QRNNEncoder
+_Cells = (
+    ElmanEncoder
+    | LSTMEncoder
+    | ProjectedEncoder
+    | GRUEncoder
+    | ClockworkEncoder
+    | StackEncoder
+    | PlainEncoder
+    | QRNNEncoder
+)
 CellsSpecification = Annotated[_Cells, Field(discriminator="kind")]
 """Recurrent layers."""
 EncoderSpecification = Annotated[WindowEncoder | _Cells | TransformerEncoder | NoEncoder, Field(discriminator="kind")]

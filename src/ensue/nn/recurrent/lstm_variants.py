@@ -127,7 +127,7 @@ class ProjectedLSTM(Recurrent):
         d_in: int,
         d_out: int,
         *,
-        d_cell: int,
+        d_cell: int | None = None,
         clip_cell: float | None = None,
         clip_output: float | None = None,
     ) -> None:
@@ -135,6 +135,7 @@ class ProjectedLSTM(Recurrent):
         for name, clip in (("clip_cell", clip_cell), ("clip_output", clip_output)):
             if clip is not None and not clip > 0:
                 raise ValueError(f"{name} is above 0, not {clip}")
+        d_cell = d_cell or 2 * d_out
         self.d_in, self.d_out, self.d_cell = d_in, d_out, d_cell
         self.clip_cell, self.clip_output = clip_cell, clip_output
         self.weight_input = input_weight(4, d_cell, d_in)
