@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 71_000,
-    "files of `src`": 561,
+    "Python lines of `src`": 72_000,
+    "files of `src`": 564,
     "files of `tasks`": 150,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -42,6 +42,9 @@ class Kind:
 
 KINDS = (
     Kind("ids of texts", cache_directory, re.compile(r"[0-9a-f]{32}\.ids"), b"ensueids"),
+    Kind("labeled examples", cache_directory, re.compile(r"[0-9a-f]{32}\.rows"), b"ensuerow"),
+    Kind("digests of files", cache_directory, re.compile(r"[0-9a-f]{32}\.digest"), b"sha256 "),
+    Kind("weights of n-grams", cache_directory, re.compile(r"[0-9a-f]{32}\.ngrams"), b"\x93NUMPY"),
     Kind("counted pairs of words", cache_directory, re.compile(r"[0-9a-f]{32}\.pairs"), b"ensuprs1"),
     Kind("vectors of words in texts", cache_directory, re.compile(r"[0-9a-f]{32}\.npy"), b"\x93NUMPY"),
     Kind("places of words in files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.places"), b"\x93NUMPY"),

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.data.corpus.cache import encoded, tokenize
+from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.columns import ColumnSource
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
 from ensue.data.corpus.token_file import TokenFile, TokenHeader, check_tokens, header_of, write_tokens
+from ensue.data.parallel import in_order
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
 from ensue.text.tokenizers import train_tokenizer
@@ -49,7 +50,7 @@ def prepared(source: TextSource, tmp_path: Path) -> Prepare:
         **options: Any,
     ) -> Prepared:  # fmt: skip
         def encode(pieces: Iterable[str]) -> Iterator[Any]:
-            for number, ids in enumerate(encoded(tokenizer, pieces, processes)):
+            for number, ids in enumerate(in_order(tokenizer.encode, pieces, processes)):
                 if number == killed_at:
                     raise KilledError
                 yield ids
@@ -263,7 +264,7 @@ class Deadly:
 def test_a_process_that_is_killed_is_one_line() -> None:
     reads: Any = Deadly()
     with pytest.raises(EnsueError, match="a process that makes ids was killed; the same command goes on with"):
-        list(encoded(reads, ["a", "b"], 2))
+        list(in_order(reads.encode, ["a", "b"], 2))
 
 
 @pytest.mark.slow

@@ -55,13 +55,13 @@ def test_a_threshold_that_is_one_of_the_probabilities_survives_being_saved() -> 
 
 def test_targets() -> None:
     single = Classes(NAMES)
-    assert single.targets([["owl"], ["cat"], ["owl"]]).tolist() == [2, 0, 2]
-    assert single.targets([["owl"]]).dtype == np.int64
+    assert single.targets(single.matrix([["owl"], ["cat"], ["owl"]])).tolist() == [2, 0, 2]
+    assert single.targets(single.matrix([["owl"]])).dtype == np.int64
     several = Classes(NAMES, multiple=True)
-    targets = several.targets([["owl", "cat"], [], ["dog", "ant", "dog"]])
+    targets = several.targets(several.matrix([["owl", "cat"], [], ["dog", "ant", "dog"]]))
     assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     assert targets.dtype == np.float32
-    assert several.matrix([]).shape == several.targets([]).shape == (0, 3)
+    assert several.matrix([]).shape == several.targets(several.matrix([])).shape == (0, 3)
 
 
 labelings = st.lists(st.lists(st.sampled_from([*NAMES, "ant"]), unique=True), max_size=20)
@@ -75,7 +75,8 @@ def test_the_matrix_says_who_has_what(labels: list[list[str]]) -> None:
 
 @given(labels=labelings)
 def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labels: list[list[str]]) -> None:
-    shares = Classes(NAMES, multiple=True).shares(labels)
+    several = Classes(NAMES, multiple=True)
+    shares = several.shares(several.matrix(labels))
     expected = [Fraction(sum(name in names for names in labels) + 1, len(labels) + 2) for name in NAMES]
     assert shares.tolist() == pytest.approx([float(share) for share in expected])
     assert ((shares > 0) & (shares < 1)).all()
@@ -83,7 +84,8 @@ def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labe
 
 @given(labels=st.lists(st.sampled_from(NAMES), max_size=20))
 def test_shares_of_single_labels_are_counted_with_one_more_of_each(labels: list[str]) -> None:
-    shares = Classes(NAMES).shares([(label,) for label in labels])
+    single = Classes(NAMES)
+    shares = single.shares(single.matrix([(label,) for label in labels]))
     expected = [Fraction(labels.count(name) + 1, len(labels) + 3) for name in NAMES]
     assert shares.tolist() == pytest.approx([float(share) for share in expected])
     assert shares.sum() == pytest.approx(1)

@@ -14,8 +14,8 @@ from ensue.errors import RecipeError, RunError
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs import weights
 from ensue.runs.checkpoint import complete_checkpoints
+from ensue.tasks.contract.data_set import fingerprints
 from ensue.tasks.language_modeling.task import LanguageModeling
-from ensue.training.agreement import fingerprints
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import MODELS, Recorder, kept, needs_bfloat16, run_tiny, seal, some_slow, tiny_recipe
 from training.tiny_pairs import pair_recipe
@@ -297,7 +297,7 @@ def test_aligned_files_that_are_held_out_have_a_fingerprint(tmp_path: Path) -> N
     for text in ("one", "two"):
         source.write_text("a line\n")
         target.write_text(f"{text}\n")
-        found.append(fingerprints(recipe)["valid"])
+        found.append(fingerprints(recipe.data)["valid"])
     assert found[0] != found[1]
 
 

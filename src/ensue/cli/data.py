@@ -1,4 +1,4 @@
-"""The commands about data: data shows them, prepare makes ids of a text, cache keeps what was made."""
+"""The commands about data: data shows them, prepare reads them once, cache keeps what was made."""
 
 from __future__ import annotations
 
@@ -39,22 +39,26 @@ def prepare(
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False)
     ] = None,
-    train: Annotated[str, typer.Option("--train", help="Training text: a file, a folder or a glob, or hf:NAME.")] = "",
-    valid: Annotated[str, typer.Option(help="Validation text; default: a tenth of the training text.")] = "",
-    out: Annotated[Path, typer.Option(help="The folder of the ids.", show_default=False)] = ...,  # type: ignore[assignment]
+    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob, or hf:NAME.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the ids; labeled data are kept in the cache.", show_default=False)
+    ] = None,
     column: Annotated[
         str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")
     ] = "",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that make ids.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that make ids or read labeled data.")] = 1,
     shard_tokens: Annotated[int, typer.Option(min=1, help="Ids of a shard, and those to the end of a piece.")] = 1
     << 28,
     check: Annotated[bool, typer.Option("--check", help="Read all shards in --out and compare checksums.")] = False,
 ) -> None:
-    """Make ids of a text of any size once."""
+    """Make ids of a text of any size once, or read labeled data once."""
     if check:
+        if out is None:
+            raise EnsueError("--check needs --out, the folder of the ids")
         from ensue.data.corpus.prepared import Prepared
 
         say(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
@@ -63,8 +67,18 @@ def prepare(
         raise EnsueError("which recipe? `ensue recipes` lists them; only --check needs none")
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid)
     with importing_torch():
+        from ensue.tasks.contract.data_set import prepare_examples
         from ensue.tasks.texts.corpus import prepare_corpus
 
+    if chosen.keeps_examples:
+        if out is not None or column:
+            raise EnsueError(
+                "labeled data are kept in the cache (ENSUE_CACHE), and data.* names columns: no --out here"
+            )
+        say(prepare_examples(chosen, processes=processes))
+        return
+    if out is None:
+        raise EnsueError("--out names the folder of the ids")
     prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, say=say)
     say(f"{out} is complete; try\n  ensue train {quoted(recipe)} --train {quoted(out)} --out run")
 

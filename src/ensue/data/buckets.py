@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +26,14 @@ class Buckets:
     that is sorted by label, with texts of one length, gives batches of all labels.
     """
 
-    def __init__(self, lengths: Sequence[int] | NDArray[np.int64], *, batch_size: int, batch_tokens: int, seed: int):
-        self.lengths = np.asarray(lengths)
-        self.seed = seed
-        ties = np.random.default_rng(mix(seed, 0, 1)).permutation(len(self.lengths))
-        self._pools = list(_pools(self.lengths, np.lexsort((ties, self.lengths)), batch_size, batch_tokens))
+    def __init__(self, lengths: Sequence[int] | NDArray[np.integer], *, batch_size: int, batch_tokens: int, seed: int):
+        self.num_texts, self.seed = len(lengths), seed
+        self._pools = list(_pools(*_ordered(np.asarray(lengths), mix(seed, 0, 1)), batch_size, batch_tokens))
         self._batches = [(pool, part) for pool, (_, parts) in enumerate(self._pools) for part in range(parts)]
         self.steps_per_epoch = len(self._batches)
         self._epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._dealt: list[NDArray[np.int64]] = []
+        self._dealt: list[NDArray[np.integer]] = []
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """The numbers of the texts in the batch of `step`, counted from 0 over all epochs."""
@@ -42,7 +41,7 @@ class Buckets:
         if epoch != self._epoch:
             self._deal(epoch)
         pool, part = self._batches[self._order[index]]
-        rows: NDArray[np.int64] = np.array_split(self._dealt[pool], self._pools[pool][1])[part]
+        rows: NDArray[np.int64] = np.array_split(self._dealt[pool], self._pools[pool][1])[part].astype(np.int64)
         return rows
 
     def _deal(self, epoch: int) -> None:
@@ -53,26 +52,44 @@ class Buckets:
         self._epoch = epoch
 
     def __repr__(self) -> str:
-        return f"Buckets({len(self.lengths):,} texts, steps_per_epoch={self.steps_per_epoch:,})"
+        return f"Buckets({self.num_texts:,} texts, steps_per_epoch={self.steps_per_epoch:,})"
+
+
+def _ordered(lengths: NDArray[np.integer], key: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """The numbers of the texts by length, those of one length at random, and their lengths, in little memory."""
+    count, longest = len(lengths), int(lengths.max(initial=0))
+    small: Any = np.int32 if count < 1 << 31 else np.int64
+    drawn = np.empty(count, small)  # the texts in an order at random
+    drawn[np.random.default_rng(key).permutation(count)] = np.arange(count, dtype=small)
+    numbers: Any = np.uint16 if longest < 1 << 16 else np.int64
+    shuffled = lengths.astype(numbers)[drawn]
+    order = np.argsort(shuffled, kind="stable").astype(small)
+    return drawn[order], shuffled[order]
 
 
 def _pools(
-    lengths: NDArray[np.int64], order: NDArray[np.int64], batch_size: int, batch_tokens: int
-) -> Iterator[tuple[NDArray[np.int64], int]]:
+    order: NDArray[np.integer], ordered: NDArray[np.integer], batch_size: int, batch_tokens: int
+) -> Iterator[tuple[NDArray[np.integer], int]]:
     """Runs of the texts in this `order`, which is by length, and into how many batches each is cut."""
-    ordered = lengths[order]
     begin = 0
     while begin < len(order):
         shortest = max(1, int(ordered[begin]))
-        end = int(np.searchsorted(ordered, math.floor(shortest * SPREAD) + 1, side="right"))
-        end = min(end, begin + POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest)))
+        end = min(
+            _end_of_pool(ordered, shortest), begin + POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest))
+        )
         longest = max(1, int(ordered[end - 1]))
         rows = max(1, min(batch_size, batch_tokens // longest))
         yield order[begin:end], math.ceil((end - begin) / rows)
         begin = end
 
 
-def by_length(lengths: NDArray[np.int64], *, batch_size: int, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
+def _end_of_pool(ordered: NDArray[np.integer], shortest: int) -> int:
+    """Where the lengths in this order become too long to be beside the shortest."""
+    longest = min(math.floor(shortest * SPREAD) + 1, int(ordered[-1]))
+    return int(np.searchsorted(ordered, ordered.dtype.type(longest), side="right"))  # of one type: not a copy
+
+
+def by_length(lengths: NDArray[np.integer], *, batch_size: int, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
     """The numbers of all texts in batches of similar length, for reading each once; shortest first."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
@@ -80,7 +97,7 @@ def by_length(lengths: NDArray[np.int64], *, batch_size: int, batch_tokens: int)
     while begin < len(order):
         shortest = max(1, int(ordered[begin]))
         end = min(begin + max(1, min(batch_size, batch_tokens // shortest)), len(order))
-        end = min(end, int(np.searchsorted(ordered, math.floor(shortest * SPREAD) + 1, side="right")))
+        end = min(end, _end_of_pool(ordered, shortest))
         while end > begin + 1 and (end - begin) * ordered[end - 1] > batch_tokens:
             end -= 1
         yield order[begin:end]

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
+PIECE = 1 << 16
+"""The sources that are looked at together."""
 
 
 class Division(NamedTuple):
@@ -26,22 +28,29 @@ class Division(NamedTuple):
         return self.num_sources < len(self.train) + len(self.valid)
 
 
-def divided(sources: Sequence[Hashable], kept: int, *, drawn: bool) -> Division:
-    """About `kept` rows for training, the others for validation, by the source of each row.
+def divided(sources: Sequence[Hashable] | Rows, kept: int, *, drawn: bool) -> Division:
+    """About `kept` rows for training, the others for validation, by the source of each row, or by its number, where
+    sources are numbered in the order in which they come first.
 
     Sources are held out at random, the same at every call, if `drawn`; else from the end of the data. One with more
     rows than are still wanted is passed over. If each has too many, the smallest is held out, unless there is no other.
     """
-    numbers: dict[Hashable, int] = {}
-    source_of = np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
+    if isinstance(sources, np.ndarray):
+        source_of = sources
+    else:
+        numbers: dict[Hashable, int] = {}
+        source_of = np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
     sizes = np.bincount(source_of)
     order = np.random.default_rng(0).permutation(len(sizes)) if drawn else np.arange(len(sizes))
     held_out = np.zeros(len(sizes), np.bool_)
     wanted = len(source_of) - kept
-    for source in order[::-1].tolist():
-        if sizes[source] <= wanted:
-            held_out[source] = True
-            wanted -= sizes[source]
+    for piece in np.array_split(order[::-1], -(-len(order) // PIECE)):
+        if not wanted:
+            break
+        for source, size in zip(piece.tolist(), sizes[piece].tolist(), strict=True):
+            if size <= wanted:
+                held_out[source] = True
+                wanted -= size
     if wanted and not held_out.any() and len(sizes) > 1:
         last = order[::-1]
         held_out[last[np.argmin(sizes[last])]] = True

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from ensue.cache import put, used
+from ensue.cache_folders import cache_directory
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, MAX_CHARACTERS, checked_encoding, decoded, text_of
 from ensue.data.files import expanded, files_of, readable
 from ensue.data.lines import Lines
@@ -17,6 +22,10 @@ from ensue.errors import DataError
 from ensue.text.boundaries import last_boundary
 
 PIECE_CHARACTERS = 1 << 20
+KEPT_BYTES = 16 << 20
+"""Digests of larger files are in the cache, under what the system says of the file."""
+SETTLED_SECONDS = 2.0
+"""How long a file has to be unchanged for that. The clocks of file systems are coarse."""
 
 
 class TextSource:
@@ -114,7 +123,26 @@ def _file_digest(path: Path) -> bytes:
     if DatasetName.parse(str(path)):
         dataset, split = find_dataset(str(path))
         return f"{digest_of(dataset_files(dataset))}-{split}-{len(dataset)}".encode()
-    with readable(path), path.open("rb", buffering=0) as file:
+    with readable(path):
+        state = path.stat()
+        if state.st_size < KEPT_BYTES or time.time() - max(state.st_mtime, state.st_ctime) < SETTLED_SECONDS:
+            return _sha256(path)
+        key = [str(path.absolute()), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32] + ".digest"
+        with suppress(OSError, ValueError):
+            known = bytes.fromhex((cache_directory() / name).read_bytes().removeprefix(b"sha256 ").decode())
+            used(cache_directory() / name)
+            if len(known) == hashlib.sha256().digest_size:
+                return known
+        digest = _sha256(path)
+        with suppress(OSError):
+            if path.stat() == state:
+                put(name, lambda kept: kept.write_bytes(b"sha256 " + digest.hex().encode()))
+        return digest
+
+
+def _sha256(path: Path) -> bytes:
+    with path.open("rb", buffering=0) as file:
         digest = hashlib.sha256()
         while block := file.read(BLOCK_BYTES):
             digest.update(block)

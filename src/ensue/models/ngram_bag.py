@@ -109,7 +109,7 @@ class NgramBag(nn.Module):
         met = _met(total, least)
         inside, outside = ((counts + 1).masked_fill(~met, 0.0) for counts in (present, total - present))
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
-        self._weigh(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
+        self.weigh(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
 
     def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int, *, least: int = MIN_TEXTS) -> None:
         """Sets r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
@@ -118,9 +118,10 @@ class NgramBag(nn.Module):
         scikit-learn.
         """
         idf = ((1 + num_texts) / (1 + present)).log() + 1
-        self._weigh(idf.masked_fill(~_met(present, least), 0.0))
+        self.weigh(idf.masked_fill(~_met(present, least), 0.0))
 
-    def _weigh(self, ratio: Float[Tensor, " G"]) -> None:
+    def weigh(self, ratio: Float[Tensor, " G"]) -> None:
+        """Sets r."""
         self.ratio = nn.Parameter(ratio, requires_grad=False)
 
 

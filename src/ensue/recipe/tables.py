@@ -210,6 +210,8 @@ class Recipe(Table):
     """The name of a model, such as "tagger"."""
     reads: ClassVar[str] = ""
     """The data that it needs, in a few words."""
+    keeps_examples: ClassVar[bool] = False
+    """Whether labeled data are kept in the cache, so that `ensue prepare` can read them beforehand."""
     has_own_update: ClassVar[bool] = False
     """Whether the task changes the weights by itself, on the CPU (`Task.update`). Then one thread is the default, and
     no profile of the machine is asked.

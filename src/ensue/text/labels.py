@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,14 @@ def check_names(names: Collection[str]) -> None:
 Names = Annotated[Sequence[str], check_names]
 
 
+@runtime_checkable
+class LabelColumn(Protocol):
+    """The labels of many texts in little memory."""
+
+    def has(self, numbers: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Which text has which of these labels, (N, K), by their places."""
+
+
 class Classes(Stored):
     """The labels `names` of a classifier, in the order of the model's outputs.
 
@@ -55,21 +63,22 @@ class Classes(Stored):
         return tuple(self.names[id] for id in order if probabilities[id] >= self.threshold)
 
     def matrix(self, labels: Sequence[Collection[str]]) -> NDArray[np.bool_]:
-        """Which text has which label, (N, K). Unknown labels are left out."""
+        """Which text has which label, (N, K). Unknown labels are left out. A column of labels says it itself."""
+        if isinstance(labels, LabelColumn):
+            return labels.has(self.ids)
         matrix = np.zeros((len(labels), len(self.names)), bool)
         for row, names in zip(matrix, labels, strict=True):
             row[[self.ids[name] for name in names if name in self.ids]] = True
         return matrix
 
-    def targets(self, labels: Sequence[Collection[str]]) -> NDArray[Any]:
-        """The targets of training: ids (N,), or with `multiple` 0 and 1 (N, K)."""
-        matrix = self.matrix(labels)
+    def targets(self, matrix: NDArray[np.bool_]) -> NDArray[Any]:
+        """The targets of training for texts with these labels (N, K): ids (N,), or with `multiple` 0 and 1 (N, K)."""
         return matrix.astype(np.float32) if self.multiple else matrix.argmax(1)
 
-    def shares(self, labels: Sequence[Collection[str]]) -> NDArray[np.float64]:
-        """The share of the texts that have each label, (K,), with 1 added to each count."""
-        counts = self.matrix(labels).sum(0) + 1.0
-        shares: NDArray[np.float64] = counts / (len(labels) + (2 if self.multiple else len(self.names)))
+    def shares(self, matrix: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """The share of the texts (N, K) that have each label, (K,), with 1 added to each count."""
+        counts = matrix.sum(0) + 1.0
+        shares: NDArray[np.float64] = counts / (len(matrix) + (2 if self.multiple else len(self.names)))
         return shares
 
     def __len__(self) -> int:

@@ -86,20 +86,22 @@ class Token(NamedTuple):
 
 def tokens(text: str, splitter: str = "simple") -> list[Token]:
     """The words of `text` in order. Raises RecipeError for a splitter that is not in `SPLITTERS`."""
+    return [Token(text[start:end], start, end) for start, end in _spans(text, splitter)]
+
+
+def _spans(text: str, splitter: str) -> Iterable[Span]:
     if splitter not in SPLITTERS:
         known = ", ".join(SPLITTERS)
         raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
     spans = SPLITTERS[splitter](text)
-    if not text.isascii():
-        spans = _between_graphemes(text, spans)
-    return [Token(text[start:end], start, end) for start, end in spans]
+    return spans if text.isascii() else _between_graphemes(text, spans)
 
 
 def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:
     """The words of a text; with `blanks`, each with what is between it and the word before, the first with `blanks`."""
-    found = tokens(text, splitter)
     if blanks is None:
-        return [token.text for token in found]
+        return [text[start:end] for start, end in _spans(text, splitter)]
+    found = tokens(text, splitter)
     starts = [token.end for token in found[:-1]]
     first = [blanks + found[0].text] if found else []
     return first + [text[start : token.end] for start, token in zip(starts, found[1:], strict=True)]

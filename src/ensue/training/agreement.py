@@ -9,9 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ensue.data.detection.locations import aligned_paths
-from ensue.data.files import files_of
-from ensue.data.sources import digest_of
 from ensue.errors import EnsueError, RecipeError
 from ensue.ranks import SHARDS, Ranks
 from ensue.recipe import Recipe
@@ -19,6 +16,7 @@ from ensue.recipe.tables import TuningRecipe
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import bytes_of
+from ensue.tasks.contract.data_set import fingerprints
 from ensue.tasks.contract.job import Job
 from ensue.types import leaves
 from ensue.version import VERSION
@@ -59,19 +57,12 @@ def facts(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) ->
     found |= {"ensue": VERSION, "torch": torch.__version__, "the run directory": str(run.path.absolute())}
     found["the newest checkpoint"] = next((path.name for path in complete_checkpoints(run.checkpoints)[::-1]), "none")
     found["the training data"] = job.fingerprint
-    held_out = fingerprints(recipe)
+    held_out = fingerprints(recipe.data)
     found |= {"the validation data": held_out.get("valid", ""), "the test data": held_out.get("test", "")}
     files = json.dumps(job.parts.files(), sort_keys=True, default=str)
     found["vocabularies and labels"] = hashlib.sha256(files.encode()).hexdigest()
     found["the initial weights"] = _digest(model)
     return found
-
-
-def fingerprints(recipe: Recipe) -> dict[str, str]:
-    """The digests of the files with validation and test data, by their keys in the table `[data]`."""
-    paths = {"valid": recipe.data.valid, "test": recipe.data.test}
-    named = {key: aligned_paths(path) or (path,) for key, path in paths.items() if path}
-    return {key: digest_of(file for name in names for file in files_of(name)) for key, names in named.items()}
 
 
 def _compare(by_rank: list[dict[str, Any]]) -> None:

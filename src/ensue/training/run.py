@@ -29,8 +29,9 @@ from ensue.runs.pictures import draw_curve, made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry
+from ensue.tasks.contract.data_set import fingerprints
 from ensue.tasks.contract.job import Job
-from ensue.training.agreement import check_together, fingerprints
+from ensue.training.agreement import check_together
 from ensue.training.device import computing
 from ensue.training.gradients import Gradients
 from ensue.training.loop import Trainer
@@ -134,7 +135,7 @@ def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *
     config = {
         **job.config(),
         "text": job.fingerprint,
-        "held_out": fingerprints(recipe),
+        "held_out": fingerprints(recipe.data),
         "draws": DRAWS,
         "origins": origins,
         "runtime": runtime.model_dump(),
@@ -189,7 +190,7 @@ def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
 
 def _check_data(run: RunDirectory, recipe: Recipe, job: Job[Any]) -> None:
     """Raises RunError for data that are not those with which the run began, wherever they are now."""
-    now = {"train": job.fingerprint, **fingerprints(recipe)}
+    now = {"train": job.fingerprint, **fingerprints(recipe.data)}
     for key, begun in {"train": run.config["text"], **run.config.get("held_out", {})}.items():
         path = getattr(recipe.data, key)
         if now.get(key) != begun:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from ensue.cache_folders import cache_directory, temporary_directory
-from ensue.data.corpus import cache, token_file
+from ensue.data import mapped_file
+from ensue.data.corpus import cache
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, header_of, write_tokens
 from ensue.data.sources import TextSource
@@ -241,7 +242,7 @@ def test_training_says_that_ids_are_in_use(
     tokens = tokenize(source, tokenizer)
     (entry,) = cache_directory().iterdir()
     os.utime(entry, (0, 0))
-    monkeypatch.setattr(token_file, "RELEASE_BYTES", 1 << 20)
+    monkeypatch.setattr(mapped_file, "RELEASE_BYTES", 1 << 20)
     for _ in range(20):
         tokens.read(0, 100)
     assert time.time() - entry.stat().st_mtime < 100

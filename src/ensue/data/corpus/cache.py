@@ -1,15 +1,11 @@
-"""Ids and tokenizers in the cache, under a key of all that they depend on; ids worked out by several processes."""
+"""Ids and tokenizers in the cache, under a key of all that they depend on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +17,7 @@ from ensue.cache_folders import cache_directory
 from ensue.data.corpus.pair_counts import open_pair_counts, write_pair_counts
 from ensue.data.corpus.token_file import TokenFile, check_tokens, write_tokens
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, EnsueError, RunError
+from ensue.errors import DataError, RunError
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from ensue.text.words import WordTokenizer
 
@@ -123,35 +119,3 @@ def _put(name: str, write: Callable[[Path], object]) -> Path:
             f"nothing can be written, neither there nor in a temporary folder ({error.strerror or error})",
             cache_directory(),
         ) from error
-
-
-AHEAD = 3
-"""The pieces that wait for each process. More would only take memory."""
-_reads: list[TextToIds] = []
-"""The reader with which this process makes ids of its pieces."""
-
-
-def encoded(reads: TextToIds, pieces: Iterable[str], processes: int) -> Iterator[Any]:
-    """The ids of each piece; with several processes some pieces are read ahead. Raises EnsueError if one is killed."""
-    if processes == 1:
-        yield from map(reads.encode, pieces)
-        return
-    waiting: deque[Future[Any]] = deque()
-    try:
-        with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (reads,)) as pool:
-            for piece in pieces:
-                waiting.append(pool.submit(_encode, piece))
-                if len(waiting) > AHEAD * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-    except BrokenProcessPool:
-        raise EnsueError("a process that makes ids was killed; the same command goes on with --processes 1") from None
-
-
-def _begin(reads: TextToIds) -> None:
-    _reads[:] = [reads]
-
-
-def _encode(piece: str) -> Any:
-    return _reads[0].encode(piece)

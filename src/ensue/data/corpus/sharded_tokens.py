@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.corpus.token_file import FAULT_BYTES, RELEASE_BYTES, TokenFile, check_tokens, header_of
+from ensue.data.corpus.token_file import TokenFile, check_tokens, header_of
+from ensue.data.mapped_file import FAULT_BYTES, RELEASE_BYTES
 from ensue.errors import DataError
 
 try:

@@ -5,7 +5,6 @@ A file is a header, the ids, and a CRC-32 of each of its pages; files that were 
 
 from __future__ import annotations
 
-import mmap
 import struct
 import zlib
 from array import array
@@ -16,14 +15,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.cache import used
+from ensue.data.mapped_file import MappedFile
 from ensue.errors import DataError
 
 _HEADER = struct.Struct("<8sIIQQQ")
 """Magic, bytes per id, CRC-32 of the ids, and how many ids, unknown ids and characters there are."""
 _MAGIC = b"ensueids"
-RELEASE_BYTES = 16 << 20
-FAULT_BYTES = 64 << 10  # a page fault maps the neighboring pages too, where the system has them in memory
 _BLOCK_BYTES = 1 << 20
 _PAGE = 1 << 12
 """Bytes of the file that share a checksum. Whoever reads an id has read its page, so that checking reads no more."""
@@ -44,15 +41,12 @@ class TokenFile:
         *,
         unknown: int = 0,
         characters: int = 0,
-        mapping: mmap.mmap | None = None,
-        path: Path | None = None,
+        file: MappedFile | None = None,
         checksums: NDArray[np.uint32] | None = None,
     ) -> None:
         self.unknown = unknown
         self.characters = characters
-        self._ids = ids
-        self._mapping, self._path, self._checksums = mapping, path, checksums
-        self._touched = 0
+        self._ids, self._file, self._checksums = ids, file, checksums
 
     @classmethod
     def from_ids(cls, ids: NDArray[Any], *, unknown: int = 0, characters: int = 0) -> Self:
@@ -68,22 +62,16 @@ class TokenFile:
         with path.open("rb") as file:
             if (size := file.seek(0, 2)) not in header.sizes:
                 raise DataError("the ids are cut off", path)
-            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if hasattr(mmap, "MADV_RANDOM"):
-            mapping.madvise(mmap.MADV_RANDOM)
-        ids = np.frombuffer(mapping, f"<u{header.id_bytes}", header.tokens, offset=_HEADER.size)
+            mapped = MappedFile(file, path)
+        ids = mapped.array(f"<u{header.id_bytes}", header.tokens, _HEADER.size)
         checksums = None
         if checks and size > header.file_bytes:
-            checksums = np.frombuffer(mapping, "<u4", header.pages, offset=header.file_bytes)
-        return cls(
-            ids, unknown=header.unknown, characters=header.characters, mapping=mapping, path=path, checksums=checksums
-        )
+            checksums = mapped.array("<u4", header.pages, header.file_bytes)
+        return cls(ids, unknown=header.unknown, characters=header.characters, file=mapped, checksums=checksums)
 
     def reversed(self) -> TokenFile:
         """These ids from the last to the first."""
-        return TokenFile(
-            self._ids[::-1], unknown=self.unknown, characters=self.characters, mapping=self._mapping, path=self._path
-        )
+        return TokenFile(self._ids[::-1], unknown=self.unknown, characters=self.characters, file=self._file)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -95,41 +83,35 @@ class TokenFile:
         if self._checksums is not None:
             self._check(start, stop)
         ids = part.astype(np.int64)
-        self._release(part.nbytes)
+        if self._file is not None:
+            self._file.touched(part.nbytes)
         return ids
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """A copy of the ids [start, start + length) of each of the `starts`, (rows, length)."""
         assert len(starts) == 0 or (starts.min() >= 0 and starts.max() + length <= len(self)), "beyond the ids"
         part = self._ids[starts[:, None] + np.arange(length)]
-        self._release(part.nbytes + 2 * FAULT_BYTES * len(starts))
+        if self._file is not None:
+            self._file.touched(part.nbytes, 1 + len(starts))
         ids: NDArray[np.int64] = part.astype(np.int64)
         return ids
 
     def _check(self, start: int, stop: int) -> None:
         """Raises DataError if a page with the ids [start, stop) has changed."""
-        assert self._mapping is not None
+        assert self._file is not None
         assert self._checksums is not None
         size, end = self._ids.itemsize, _HEADER.size + self._ids.nbytes
         for page in range((_HEADER.size + start * size) // _PAGE, -(-(_HEADER.size + stop * size) // _PAGE)):
-            data = self._mapping[max(page * _PAGE, _HEADER.size) : min((page + 1) * _PAGE, end)]
+            data = self._file[max(page * _PAGE, _HEADER.size) : min((page + 1) * _PAGE, end)]
             if zlib.crc32(data) != self._checksums[page]:
-                raise DataError(f"damaged: bytes {page * _PAGE:,} to {(page + 1) * _PAGE:,} have changed", self._path)
-
-    def _release(self, read_bytes: int) -> None:
-        """Gives pages back before many are mapped, so that resident memory does not grow with the file."""
-        self._touched += read_bytes + 2 * FAULT_BYTES
-        if self._touched >= RELEASE_BYTES:
-            self.release()
+                raise DataError(
+                    f"damaged: bytes {page * _PAGE:,} to {(page + 1) * _PAGE:,} have changed", self._file.path
+                )
 
     def release(self) -> None:
         """Gives all pages back, and marks the file as used."""
-        self._touched = 0
-        if self._mapping is None or self._path is None:
-            return
-        used(self._path)
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._mapping.madvise(mmap.MADV_DONTNEED)
+        if self._file is not None:
+            self._file.release()
 
     def __repr__(self) -> str:
         return f"TokenFile({len(self):,} ids, {self.unknown:,} unknown, {self.characters:,} characters)"

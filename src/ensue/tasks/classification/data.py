@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import Ragged, Texts
-from ensue.data.documents import DocumentSource
+from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numbered
+from ensue.data.documents import Document, DocumentSource
 from ensue.data.frames.series import Series
+from ensue.data.parallel import batched, in_order
 from ensue.errors import DataError, listed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.classification.task import ClassifiedFrames, ClassifiedTexts
-from ensue.tasks.classification.texts import TextReader, describe_reading, document_source, subword_reader
+from ensue.tasks.classification.texts import ReadTexts, TextReader, describe_reading, document_source, subword_reader
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.words.data import EncodedTexts, WordsData
@@ -27,26 +28,39 @@ from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.labels import Classes
 
+DOCUMENTS = 1_000
+"""The documents that are read together."""
 
-@dataclass
-class Documents:
-    """The texts of a file in memory, as words, with their labels. A document has one text, or the two of a pair."""
 
-    texts: tuple[Texts, ...]
-    labels: list[tuple[str, ...]] = field(default_factory=list)
-    cut: list[bool] = field(default_factory=list)
-    """For each text, whether it was cut."""
-    empty: list[bool] = field(default_factory=list)
-    groups: list[str] = field(default_factory=list)
-    """For each text the group that the data name; "" for none."""
+class Documents(Columns):
+    """The texts of a file as words, with their labels. A document has one text, or the two of a pair."""
 
     @classmethod
     def none(cls, num_texts: int) -> Self:
         """No document yet, for documents of `num_texts` texts."""
-        return cls(tuple(Texts() for _ in range(num_texts)))
+        texts = {f"text {number}": Texts() for number in range(num_texts)}
+        flags = {"cut": Numbers("b"), "empty": Numbers("b")}
+        return cls({**texts, "labels": Texts(), **flags, "groups": StringColumn()})
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    @property
+    def texts(self) -> tuple[Texts, ...]:
+        """Their texts; of pairs first all first ones."""
+        return tuple(column for name, column in self.columns.items() if name.startswith("text "))
+
+    @property
+    def labels(self) -> Texts:
+        """The labels of each document."""
+        return self.columns["labels"]  # type: ignore[no-any-return]
+
+    @property
+    def num_cut(self) -> int:
+        """How many were cut."""
+        return int(np.count_nonzero(self.columns["cut"].array))
+
+    @property
+    def num_empty(self) -> int:
+        """How many have no word."""
+        return int(np.count_nonzero(self.columns["empty"].array))
 
     @property
     def forms(self) -> set[str]:
@@ -56,34 +70,39 @@ class Documents:
     @property
     def label_counts(self) -> Counter[str]:
         """How many texts have each label."""
-        return Counter(label for labels in self.labels for label in labels)
+        return Counter(self.labels.words.counts())
 
     @property
-    def sources(self) -> list[Hashable]:
-        """The group of each document; without groups its words."""
-        if any(self.groups):
-            return [*self.groups]
-        columns = [Ragged(texts.words.ids, texts.starts) for texts in self.texts]
-        return [tuple(column[row].tobytes() for column in columns) for row in range(len(self))]
+    def sources(self) -> NDArray[np.int64]:
+        """The number of the group of each document; without groups that of its words."""
+        groups = self.columns["groups"]
+        if any(groups.values):
+            return np.array(groups.ids, np.int64)
+        return numbered([digest for texts in self.texts for digest in texts.digests()])
 
-    def append(
-        self, texts: Sequence[Sequence[str]], labels: tuple[str, ...], *, cut: bool, empty: bool, group: str = ""
-    ) -> None:
-        """Appends a document, as the words of each of its texts."""
-        for column, words in zip(self.texts, texts, strict=True):
+    def append(self, texts: ReadTexts, document: Document) -> None:
+        """Appends a document, of whose texts these words are read."""
+        for column, words in zip(self.texts, texts.words, strict=True):
             column.append(words)
-        self.labels.append(labels)
-        self.cut.append(cut)
-        self.empty.append(empty)
-        self.groups.append(group)
+        self.labels.append(document.labels)
+        self.columns["cut"].extend([texts.is_cut])
+        self.columns["empty"].extend([texts.is_empty])
+        self.columns["groups"].extend([document.group])
 
-    def select(self, rows: NDArray[np.int64]) -> Self:
-        """The documents in these rows."""
-        texts = tuple(texts.select(rows) for texts in self.texts)
-        labels, cut, empty, groups = (
-            [column[row] for row in rows.tolist()] for column in (self.labels, self.cut, self.empty, self.groups)
-        )
-        return type(self)(texts, labels, cut, empty, groups)
+
+@dataclass(frozen=True)
+class ReadDocuments:
+    """From documents to their words, for any process."""
+
+    reader: TextReader
+    multiple: bool
+
+    def __call__(self, documents: Iterable[Document]) -> Documents:
+        """Raises DataError for one that the model does not read."""
+        found = Documents.none(self.reader.num_texts)
+        for document in documents:
+            found.append(self.reader.read(document, multiple=self.multiple), document)
+        return found
 
 
 class DocumentData(WordsData[Documents]):
@@ -104,9 +123,17 @@ class DocumentData(WordsData[Documents]):
         self.num_texts = 1 if self.layout.joined else max(1, len(self.layout.texts))
         self.subwords = subword_reader(recipe, self.tuned)
         self.reader = TextReader.of(recipe, self.num_texts, self.subwords)
+        key = [self.fingerprint, recipe.most_read, self.reader.blanks]
+        self.split = Split.kept(Documents, data, key, lambda: self._split(source))
+        self.multiple = any(
+            part is not None and bool((part.labels.lengths != 1).any()) for part in (self.split.train, self.split.valid)
+        )
+
+    def _split(self, source: DocumentSource) -> Split[Documents]:
+        """All documents, read from files."""
         whole = self._read(source, multiple=True)
-        self.multiple = any(len(labels) != 1 for labels in whole.labels)
-        self.split = Split.of(whole, data, self.read, examples="texts")
+        self.multiple = bool((whole.labels.lengths != 1).any())
+        return Split.of(whole, self.recipe.data, self.read, examples="texts")
 
     def read(self, location: str) -> Documents:
         """Validation or test data, in the format of the training data."""
@@ -115,9 +142,8 @@ class DocumentData(WordsData[Documents]):
 
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         found = Documents.none(self.num_texts)
-        for document in source:
-            words, is_cut, is_empty = self.reader.read(document, multiple=multiple)
-            found.append(words, document.labels, cut=is_cut, empty=is_empty, group=document.group)
+        for part in in_order(ReadDocuments(self.reader, multiple), batched(source, DOCUMENTS)):
+            found.add(part)
         if not len(found):
             raise DataError("no text in it", source.location)
         return found
@@ -125,7 +151,7 @@ class DocumentData(WordsData[Documents]):
     def parts(self, labels: Classes) -> ClassifierParts:
         """The parts of a new model. Raises DataError if there is no word."""
         train = self.split.train
-        if all(train.empty):
+        if train.num_empty == len(train):
             raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
         counts = sum((Counter(texts.words.counts()) for texts in train.texts), Counter[str]())
         lexicon, vectors = self.lexicon(self.recipe, counts)
@@ -153,13 +179,13 @@ class DocumentData(WordsData[Documents]):
 
     @property
     def notes(self) -> list[str]:
-        empty = sum(self.split.train.empty)
+        empty = self.split.train.num_empty
         return [f"{empty:,} texts are empty"] if empty else []
 
     def protocol(self) -> str:
         """How long texts are read, in one line."""
         train = self.split.train
-        cut = sum(train.cut)
+        cut = train.num_cut
         return describe_reading(self.recipe.data, f"{cut:,} of {len(train):,} texts are longer:" if cut else "")
 
     def config(self, parts: ClassifierParts) -> dict[str, Any]:

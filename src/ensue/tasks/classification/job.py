@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from ensue.data.kept_columns import kept_array
 from ensue.errors import DataError, listed
 from ensue.metrics.classification import ClassificationScores
 from ensue.models.classifier import Classifier
@@ -78,11 +81,18 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
         if model.bag is not None:
             assert isinstance(train, ClassifiedTexts)
             least, weights = min(MIN_TEXTS, self.recipe.features.min_count), self.recipe.head.ngram_weights
-            weigh_ngrams(model.bag, weights, train, labels.matrix(train.labels), least=least)
+            bag, key = model.bag, [self.split.key, self.parts.lexicon.to_json(), labels.names, weights, least]
+
+            def weighed() -> NDArray[np.float32]:
+                weigh_ngrams(bag, weights, train, self.task.matrix, least=least)
+                return bag.ratio.detach().numpy()
+
+            sizes = [bag.longest, bag.num_rows, bag.tables]
+            bag.weigh(torch.from_numpy(kept_array([*key, *sizes], ".ngrams", weighed) if self.split.key else weighed()))
             if self.is_new or self.parts.ngrams is not None:
                 self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
         if self.recipe.head.class_weights == "none":
-            model.start_from_shares(torch.from_numpy(labels.shares(train.labels)).float())
+            model.start_from_shares(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
         """Sets the threshold for several labels by the validation data, and scores these with it."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import by_length
-from ensue.data.compact_texts import Ragged
+from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
@@ -51,7 +51,7 @@ class Labeled(Protocol):
         """The labels of their file."""
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> NDArray[np.integer]:
         """The number of words or frames."""
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words | Frames, ...]:
@@ -67,14 +67,13 @@ class ClassifiedTexts(NamedTuple):
     """
 
     texts: tuple[EncodedTexts, ...]
-    labels: list[tuple[str, ...]]
+    labels: Texts
     subwords: SubwordTexts | None = None
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> NDArray[np.integer]:
         """The number of words of each text, or of both texts of a pair."""
-        lengths: NDArray[np.int64] = np.sum([texts.words.lengths for texts in self.texts], axis=0)
-        return lengths
+        return words_of([texts.words for texts in self.texts])
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words, ...]:
         """The batch of the texts in these rows, cut."""
@@ -127,15 +126,16 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:
         self.train, self.valid, self.labels = train, valid, labels
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
-        self.targets = labels.targets(train.labels)
-        shares = labels.shares(train.labels)
+        self.matrix = labels.matrix(train.labels)
+        self.shares = shares = labels.shares(self.matrix)
         # of several labels a text, having one counts as much in all as not having it
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
         super().__init__(train.lengths, sizes)
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> ClassBatch:
-        return ClassBatch(on_device(self.targets[cut.of(rows)], device), self.train.batch(rows, device, cut))
+        targets = self.labels.targets(self.matrix[cut.of(rows)])
+        return ClassBatch(on_device(targets, device), self.train.batch(rows, device, cut))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
         weights = None if self.weights is None else self.weights.to(batch.targets.device)
@@ -157,9 +157,15 @@ def classify(model: Classifier, data: Labeled) -> NDArray[np.float32]:
         return data.probabilities(model)
 
 
+def words_of(parts: Sequence[Ragged]) -> NDArray[np.integer]:
+    """The number of words of each text in all its parts."""
+    first, *others = (part.lengths for part in parts)
+    return sum(others, first)
+
+
 @torch.inference_mode()
 def probabilities_of(
-    model: Classifier, lengths: NDArray[np.int64], logits: Callable[[NDArray[np.int64]], Tensor]
+    model: Classifier, lengths: NDArray[np.integer], logits: Callable[[NDArray[np.int64]], Tensor]
 ) -> NDArray[np.float32]:
     """The probability of each label (N, K) from the logits of some rows, those of similar length together."""
     batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
@@ -183,7 +189,7 @@ def classify_words(
     parts = list(zip(forms, words, contextual, by_part, strict=True))
     return probabilities_of(
         model,
-        np.sum([part.lengths for part in words], axis=0),
+        words_of(words),
         lambda rows: model.logits_of([_pooled(model, *part, rows) for part in parts]),
     )
 
@@ -220,12 +226,13 @@ def weigh_ngrams(
 
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
     """For each row and label, the number of texts that have both, (G, K)."""
-    counts = torch.zeros(bag.num_rows, labels.shape[1])
+    counts, width = torch.zeros(bag.num_rows, labels.shape[1], dtype=torch.int32), labels.shape[1]
     for rows in by_length(texts.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
         found = bag.ngrams(*(torch.from_numpy(part.keys(rows)) for part in texts.texts))
         for label in np.flatnonzero(labels[rows].any(0)):
-            counts[:, label] += torch.bincount(found[labels[rows, label]].flatten(), minlength=bag.num_rows)
-    return counts
+            places = width * found[torch.from_numpy(labels[rows, label])].flatten() + label
+            counts.view(-1).index_add_(0, places, torch.ones(len(places), dtype=torch.int32))
+    return counts.float()
 
 
 def score_classifier(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -12,9 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ensue.data.compact_texts import Columns
+from ensue.data.detection.locations import aligned_paths
 from ensue.data.division import Division, divided
-from ensue.recipe.tables import DividedData
+from ensue.data.files import files_of
+from ensue.data.kept_columns import Kept, kept
+from ensue.data.parallel import working
+from ensue.data.sources import digest_of
+from ensue.recipe import Recipe
+from ensue.recipe.tables import DataRecipe, DividedData
 from ensue.runs.origin import Origin
+from ensue.tasks import task_entry
 from ensue.tasks.contract.job import Job
 
 
@@ -22,8 +31,10 @@ class Examples(Sized, Protocol):
     """Examples in memory."""
 
     @property
-    def sources(self) -> Sequence[Hashable]:
-        """For each example what it is of, and what may not be in both parts: its group, or what is read."""
+    def sources(self) -> Sequence[Hashable] | NDArray[np.int64]:
+        """For each example what it is of, and what may not be in both parts: its group, or what is read; or the number
+        of that, in the order in which they come first.
+        """
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The examples in these rows."""
@@ -31,6 +42,7 @@ class Examples(Sized, Protocol):
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 DataT = TypeVar("DataT", bound=Examples)
+ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 
 @dataclass
@@ -43,6 +55,32 @@ class Split(Generic[DataT]):
     test: DataT | None
     notes: list[str] = field(default_factory=list)
     """Remarks on a validation that is missing, and on sources with several examples."""
+    key: str = ""
+    """The digest of all that they depend on; "" if they are not in the cache."""
+
+    @classmethod
+    def kept(
+        cls, kind: Callable[..., ColumnsT], table: DividedData, key: Any, read: Callable[[], Split[ColumnsT]]
+    ) -> Split[ColumnsT]:
+        """The examples of a table `[data]`, which `read` reads, unless the cache has them. `key` is JSON that tells on
+        what they depend, beside the table and the validation and test data.
+        """
+        own = table.model_dump(exclude={"train", "valid", "test"})
+        paths = [path for location in (table.train, table.valid, table.test) if location for path in named(location)]
+        names = [str(path.absolute()) for path in paths]
+
+        def made() -> Kept:
+            split = read()
+            parts = {"train": split.train, "valid": split.valid, "test": split.test}
+            return Kept(parts, {"valid_from": split.valid_from, "notes": split.notes})
+
+        found = kept([kind.__name__, own, names, fingerprints(table), key], paths, made)
+        train, valid, test = (
+            None if part is None else kind(part.columns)
+            for part in (found.parts["train"], found.parts["valid"], found.parts["test"])
+        )
+        assert train is not None
+        return Split(train, valid, found.facts["valid_from"], test, found.facts["notes"], found.key)
 
     @classmethod
     def of(
@@ -57,7 +95,7 @@ class Split(Generic[DataT]):
         if table.valid:
             valid, chosen = read(table.valid), table.valid
         elif (kept := max(1, round(len(whole) * (1 - table.valid_fraction)))) < len(whole):
-            sources = whole.sources if table.division == "sources" else range(len(whole))
+            sources = whole.sources if table.division == "sources" else np.arange(len(whole))
             division = divided(sources, kept, drawn=drawn)
             if len(division.valid):
                 train, valid = whole.select(division.train), whole.select(division.valid)
@@ -69,6 +107,16 @@ class Split(Generic[DataT]):
         if valid is None:
             notes.append("no validation data: the last weights are kept, and no score is measured")
         return Split(train, valid, chosen, read(table.test) if table.test else None, notes)
+
+
+def named(location: str) -> list[Path]:
+    """The files that a location names, which may be two with a comma between them."""
+    return [path for name in aligned_paths(location) or (location,) for path in files_of(name)]
+
+
+def fingerprints(table: DataRecipe) -> dict[str, str]:
+    """The digests of the files with validation and test data, by their keys in the table `[data]`."""
+    return {key: digest_of(named(path)) for key, path in (("valid", table.valid), ("test", table.test)) if path}
 
 
 def _repeats(division: Division, group: str, examples: str) -> list[str]:
@@ -167,3 +215,13 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     def python(self) -> list[str]:
         return self.data_set.python() or super().python()
+
+
+def prepare_examples(recipe: Recipe, *, processes: int = 1) -> str:
+    """Reads the labeled data of a recipe by several processes into the cache, and counts what a model needs of them.
+    The result tells what was found. Raises DataError for data that cannot be used.
+    """
+    with working(processes):
+        job: Any = task_entry(recipe.task).job_class(recipe)
+        job.build_model()
+    return f"{job.data}; {'in the cache' if job.split.key else 'so small that each training reads them'}"

@@ -202,7 +202,7 @@ class BucketedTask(Task[ModelT, BatchT]):
     default one at each place.
     """
 
-    def __init__(self, lengths: NDArray[np.int64], sizes: BatchSizes, *, num_tokens: int | None = None) -> None:
+    def __init__(self, lengths: NDArray[np.integer], sizes: BatchSizes, *, num_tokens: int | None = None) -> None:
         self.buckets = Buckets(lengths, batch_size=sizes.batch_size, batch_tokens=sizes.batch_tokens, seed=sizes.seed)
         self.steps_per_epoch = self.buckets.steps_per_epoch
         self.tokens_per_step = float(lengths.sum() if num_tokens is None else num_tokens) / self.steps_per_epoch

@@ -66,7 +66,7 @@ class Sentences:
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""
-        columns = {name: column.take(self.texts.places(rows)) for name, column in self.columns.items()}
+        columns = {name: column.select(self.texts.places(rows)) for name, column in self.columns.items()}
         part = type(self)(self.texts.select(rows), columns=columns)
         goes_on = [place > 0 for size in self.sizes for place in range(size)]
         for row, before in zip(rows.tolist(), [-1, *rows.tolist()], strict=False):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import Ragged, Texts
+from ensue.data.compact_texts import Texts
 from ensue.data.pairs import Pair, PairSource
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores
@@ -118,8 +118,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         found = EncodedPairs.of(self._ids(pairs, texts, most))
         if not self.contextual.origins:
             return found
-        words = Ragged(texts.words.ids, texts.starts)
-        return EncodedPairs(found.sources, found.targets, self.contextual.awaited(words, texts.words.values))
+        return EncodedPairs(found.sources, found.targets, self.contextual.awaited(texts.ragged, texts.words.values))
 
     def _ids(self, pairs: Iterable[Pair], texts: Texts, most: int) -> Iterator[tuple[Ids, Ids]]:
         """The ids of pairs. The words of their sources are added to `texts`, if they are needed."""

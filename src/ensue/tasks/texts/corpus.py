@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ensue.data.corpus.cache import TextToIds, encoded, tokenize, trained_tokenizer
+from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
 from ensue.data.corpus.prepared import Prepared, digest_of, is_prepared, prepare
 from ensue.data.corpus.token_file import TokenFile
+from ensue.data.parallel import in_order
 from ensue.data.row_files import DatasetName
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
@@ -299,6 +300,6 @@ def prepare_corpus(
         "table": table,
     }
     return prepare(
-        folder, plan, texts, tokenizer, reads, encode=partial(encoded, reads, processes=processes),
+        folder, plan, texts, tokenizer, reads, encode=partial(in_order, reads.encode, processes=processes),
         shard_tokens=shard_tokens, say=say,
     )  # fmt: skip

@@ -82,7 +82,7 @@ class EncodedTexts:
     def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
         self.values = texts.words.values
         self.forms = lexicon.encode(self.values)
-        self.words = Ragged(texts.words.ids, texts.starts)
+        self.words = texts.ragged
         self.columns = []
         for name in lexicon.columns:
             column = (columns or {})[name]

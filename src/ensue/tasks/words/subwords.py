@@ -204,7 +204,7 @@ class SubwordTexts:
         self.reader = reader
         self.forms = [part.words.values for part in texts]
         self.pieces = [reader.pieces(forms) for forms in self.forms]
-        self.words = [Ragged(part.words.ids, part.starts) for part in texts]
+        self.words = [part.ragged for part in texts]
         if len(texts) > 1:  # here, before a run begins
             sizes = [self._sizes(*part) for part in zip(self.pieces, self.words, strict=True)]
             reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))

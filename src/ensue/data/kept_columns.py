@@ -1,0 +1,158 @@
+"""Examples in a file of the cache, from where their columns are mapped: what has been read once is not read again.
+
+A file is a head, its JSON, and the arrays of all columns, each at a multiple of 64 bytes. It is complete or absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.cache import put, used
+from ensue.cache_folders import cache_directory
+from ensue.data.compact_texts import Column, Columns, Numbers, StringColumn, Texts, pieces
+from ensue.data.files import readable
+from ensue.data.mapped_file import MappedFile
+from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
+from ensue.version import VERSION
+
+FORMAT = 1
+"""Raise it when files are read otherwise, or when what is written changes."""
+LEAST_BYTES = 1 << 20
+"""Files of fewer bytes are read anew each time."""
+_MAGIC = b"ensuerow"
+_HEAD = struct.Struct("<8sIIQ")
+"""Magic, the CRC-32 of the JSON, its size, and that of the file."""
+_ALIGNED = 64
+KINDS: dict[str, type[Column]] = {"numbers": Numbers, "strings": StringColumn, "texts": Texts}
+
+
+class Kept(NamedTuple):
+    """Columns of examples by the name of their part, and JSON values that tell more of them."""
+
+    parts: Mapping[str, Columns | None]
+    facts: dict[str, Any]
+    key: str = ""
+    """The digest of all that they depend on; "" if they are not in the cache."""
+
+
+def kept(key: Any, paths: Iterable[Path], read: Callable[[], Kept]) -> Kept:
+    """The examples of files, which `read` reads, unless the cache has them. `key` is JSON that tells all that they
+    depend on, beside the code.
+
+    Small files are not kept. Raises DataError if examples cannot be read or written.
+    """
+    if sum(map(_size, paths)) < LEAST_BYTES:
+        return read()
+    name = _name(key)
+    if (found := _opened(cache_directory() / f"{name}.rows", name)) is not None:
+        return found
+    made = read()
+    try:
+        found = _opened(put(f"{name}.rows", partial(_write, made)), name)
+    except OSError as error:
+        raise DataError(f"examples cannot be written ({error.strerror or error})", cache_directory()) from error
+    assert found is not None
+    return found
+
+
+def kept_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """The numbers that `make` makes, from the cache if it has them. `key` is as of `kept`."""
+    name = _name(key) + suffix
+    with suppress(OSError, ValueError):
+        used(cache_directory() / name)
+        found: NDArray[Any] = np.load(cache_directory() / name, allow_pickle=False)
+        return found
+    made = make()
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, made)
+
+    with suppress(OSError):
+        put(name, write)
+    return made
+
+
+def _name(key: Any) -> str:
+    whole = json.dumps([FORMAT, VERSION, sys.version_info[:2], key], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file; of a data set enough to be kept."""
+    with readable(path):
+        return path.stat().st_size if path.exists() else LEAST_BYTES
+
+
+def _write(found: Kept, path: Path) -> None:
+    columns = {
+        part: {} if rows is None else {name: column.arrays() for name, column in rows.columns.items()}
+        for part, rows in found.parts.items()
+    }
+    kinds = {kind: name for name, kind in KINDS.items()}
+    arrays = [array for part in columns.values() for column in part.values() for array in column.values()]
+    content = json.dumps({
+        "facts": found.facts,
+        "parts": {
+            part: {
+                name: [
+                    kinds[type(found.parts[part].columns[name])],  # type: ignore[union-attr]
+                    [[key, array.dtype.str, len(array)] for key, array in column.items()],
+                ]
+                for name, column in part_columns.items()
+            }
+            for part, part_columns in columns.items()
+        },
+    }).encode()  # fmt: skip
+    with path.open("wb") as file:
+        begin = _aligned(_HEAD.size + len(content))
+        size = begin + sum(_aligned(array.nbytes) for array in arrays)
+        file.write((_HEAD.pack(_MAGIC, zlib.crc32(content), len(content), size) + content).ljust(begin, b"\0"))
+        for array in arrays:
+            for piece in pieces(len(array)):
+                file.write(np.ascontiguousarray(array[piece]).tobytes())
+            file.write(bytes(_aligned(array.nbytes) - array.nbytes))
+
+
+def _opened(path: Path, key: str) -> Kept | None:
+    """The examples in a file; None if it is missing, damaged, or cut off."""
+    try:
+        with path.open("rb") as file:
+            magic, crc, length, size = _HEAD.unpack(file.read(_HEAD.size))
+            content = file.read(length)
+            if magic != _MAGIC or crc != zlib.crc32(content) or file.seek(0, 2) != size:
+                return None
+            mapped = MappedFile(file, path)
+        used(path)
+        index = parse_json(content)
+    except (OSError, struct.error, ParseError):
+        return None
+    parts = {}
+    at = _aligned(_HEAD.size + length)
+    for part, columns in index["parts"].items():
+        found: dict[str, Column] = {}
+        for name, (kind, described) in columns.items():
+            arrays = {}
+            for own, code, count in described:
+                arrays[own] = mapped.array(code, count, at)
+                at += _aligned(arrays[own].nbytes)
+            found[name] = KINDS[kind].of(arrays, mapped)
+        parts[part] = Columns(found) if found else None
+    return Kept(parts, index["facts"], key)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED

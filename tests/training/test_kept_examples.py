@@ -1,0 +1,166 @@
+"""Examples that are mapped from the cache are those that were read, and the second start reads nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.cache_folders import cache_directory
+from ensue.data import compact_texts, kept_columns, sources
+from ensue.data.parallel import working
+from ensue.errors import DataError
+from ensue.recipe import read_recipe
+from ensue.training.run import begin_job
+from training import tiny_texts
+
+CPU = torch.device("cpu")
+
+
+class Case(NamedTuple):
+    """A recipe, the name of its file, and a file of any size. `reads` is what a start may not do twice."""
+
+    recipe: str
+    name: str
+    content: str
+    reads: str
+    settings: dict[str, Any]
+
+
+def documents() -> str:
+    rows = [f"{found.labels[0]}\t{found.text}\n" for found in tiny_texts.documents(60)]
+    return "label\ttext\n" + "".join([*rows, *rows[:7]])
+
+
+CASES = {
+    "documents": Case("classify-bag", "a.tsv", documents(), "ensue.tasks.classification.texts.TextReader.read", {}),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    found = CASES[request.param]
+    (tmp_path / found.name).write_text(found.content, encoding="utf-8")
+    settings = {"data.train": str(tmp_path / found.name), "train.batch_size": 8, "train.batch_tokens": 200}
+    return found._replace(settings=settings | found.settings)
+
+
+@pytest.fixture
+def all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of any size are kept, and long columns are in files."""
+    monkeypatch.setattr(kept_columns, "LEAST_BYTES", 0)
+    monkeypatch.setattr(compact_texts, "SPILL_BYTES", 100)
+    monkeypatch.setattr(compact_texts, "PIECE", 50)
+
+
+def job(case: Case) -> Any:
+    return begin_job(read_recipe(case.recipe, case.settings), None)
+
+
+def facts(found: Any) -> Any:
+    """The numbers of a job: what it says, its files, its weights, and its batches."""
+    torch.manual_seed(0)
+    weights = [parameter.detach().numpy().tobytes() for parameter in found.build_model().parameters()]
+    batches = [list(tensors(found.task.batch(step, CPU))) for step in range(12)]
+    return [found.data, found.notes, found.fingerprint, json.dumps(found.parts.files()), weights, batches,
+            found.data_lines()]  # fmt: skip
+
+
+def tensors(value: Any) -> Iterator[bytes]:
+    """The bytes of all tensors of a batch."""
+    if isinstance(value, torch.Tensor):
+        yield value.numpy().tobytes()
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from tensors(part)
+    elif hasattr(value, "__dict__"):
+        yield from tensors(tuple(vars(value).values()))
+
+
+def kept_file() -> Path:
+    (found,) = cache_directory().glob("*.rows")
+    return found
+
+
+def test_they_are_those_that_were_read(case: Case, monkeypatch: pytest.MonkeyPatch, request: Any) -> None:
+    in_memory = facts(job(case))
+    assert not list(cache_directory().glob("*.rows"))
+    request.getfixturevalue("all_kept")
+    assert facts(job(case)) == in_memory
+    assert kept_file().stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(case.reads, refuse)
+    assert facts(job(case)) == in_memory
+
+
+def refuse(*args: Any, **named: Any) -> Any:
+    raise AssertionError("read again")
+
+
+@pytest.mark.usefixtures("all_kept")
+def test_a_damaged_file_is_made_anew(case: Case) -> None:
+    """Also one that was cut off; and other options are other examples."""
+    expected = facts(job(case))
+    content = kept_file().read_bytes()
+    for damaged in (content[:-1], b"", content[:40] + b"x" + content[41:], b"x" + content[1:]):
+        kept_file().write_bytes(damaged)
+        assert facts(job(case)) == expected
+        assert kept_file().read_bytes() == content
+    job(case._replace(settings=case.settings | {"data.valid_fraction": 0.3}))
+    assert len(list(cache_directory().glob("*.rows"))) == 2
+
+
+@pytest.mark.usefixtures("all_kept")
+def test_a_disk_that_is_full_is_told_in_one_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kept_columns, "_write", full)
+    with pytest.raises(DataError, match="cannot be written"):
+        job(case)
+    assert not list(cache_directory().glob("*.rows*"))
+
+
+def test_a_large_file_is_digested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "KEPT_BYTES", 4)
+    monkeypatch.setattr(sources, "SETTLED_SECONDS", -1.0)
+    path = tmp_path / "a.txt"
+    path.write_text("some text")
+    first = sources.digest_of([path])
+    kept = next(cache_directory().glob("*.digest"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "_sha256", refuse)
+        assert sources.digest_of([path]) == first
+    kept.write_text("sha256 damaged")
+    assert sources.digest_of([path]) == first
+    path.write_text("some tex!")
+    os.utime(path, (1, 1))
+    assert sources.digest_of([path]) != first
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_kept")
+def test_several_processes_read_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.classification.data.DOCUMENTS", 9)
+    expected = facts(job(case))
+    kept_file().unlink()
+    with working(2):
+        assert facts(job(case)) == expected
+
+
+def test_equal_rows_have_one_number() -> None:
+    rows = [["a", "b"], [], ["b", "a"], ["a", "b"], ["a"], [], ["ab"], ["a", "b", "a"]]
+    found = compact_texts.Texts()
+    for row in rows:
+        found.append(row)
+    known: dict[tuple[str, ...], int] = {}
+    expected = [known.setdefault(tuple(row), len(known)) for row in rows]
+    assert compact_texts.numbered(list(found.digests())).tolist() == expected
+    assert found.has({"a": 0, "ab": 1}).tolist() == [["a" in row, "ab" in row] for row in rows]
+    assert list(found) == [tuple(row) for row in rows] == [found[row] for row in range(len(rows))]
+    assert np.array_equal(found.select(np.array([3, 1])).lengths, [2, 0])
