@@ -69,7 +69,7 @@ from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.drawing.recipe import DrawingData, DrawingTrain
 from ensue.tasks.frame_prediction.recipe import FramePredictionTrain
 from ensue.tasks.frames.recipe import FramesData, FramesTrain
-from ensue.tasks.labeling.recipe import LabelingData
+from ensue.tasks.labeling.recipe import CuttingData, LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.tasks.masked_language_modeling.recipe import (
     HeadTable,
@@ -101,6 +101,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a language model", CorpusRecipe),
     ("`[data]` of a masked language model", MaskedData),
     ("`[data]` of a tagger", LabelingData),
+    ("`[data]` of a cutter", CuttingData),
     ("`[data]` of a classifier", ClassificationData),
     ("`[data]` of frames", FramesData),
     ("`[data]` of a painter", DrawingData),

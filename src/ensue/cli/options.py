@@ -126,6 +126,22 @@ def load_for(
     return pipeline.with_others(*loaded)
 
 
+def behind_and_texts(path: str | None, more: str | None) -> tuple[Path | None, str | None]:
+    """The run that stands behind the first one, if `path` is one, and the path of the texts."""
+    if path is not None and (more is not None or (Path(path) / "config.json").exists()):
+        return Path(path), more
+    return None, path
+
+
+def with_behind(command: str, pipeline: Any, run: Path | None, device: str, threads: int | None) -> Any:
+    """The pipeline, and that of `run` behind it as one. Raises EnsueError for two that do not go together."""
+    if run is None:
+        return pipeline
+    if not hasattr(pipeline, "before"):
+        raise EnsueError(f"{pipeline.run}: the model is no cutter; {run} can only stand behind one")
+    return pipeline.before(load_for(command, run, device, threads))
+
+
 def quoted(path: Path | str) -> str:
     """The path, quoted for a shell."""
     return shlex.quote(str(path))

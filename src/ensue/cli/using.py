@@ -17,8 +17,10 @@ from ensue.cli.options import (
     ShardOption,
     VectorsOption,
     WithOption,
+    behind_and_texts,
     load_for,
     say,
+    with_behind,
     with_settings,
 )
 from ensue.decode.search import BeamSearch
@@ -29,8 +31,13 @@ from ensue.errors import EnsueError
 def evaluate(
     run: RunArgument,
     path: Annotated[
-        str | None, typer.Argument(help="A text or labeled data: a file, folder or glob.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A text or labeled data: a file, folder or glob. Behind a cutter, a tagger's run and then a treebank.",
+            show_default=False,
+        ),
     ] = None,
+    more: Annotated[str | None, typer.Argument(hidden=True)] = None,
     minimal_pairs: Annotated[
         Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green).")
     ] = None,
@@ -71,6 +78,7 @@ def evaluate(
     **search: Any,
 ) -> None:
     """Score a model on a text or on labeled data."""
+    behind, path = behind_and_texts(path, more)
     questions = {
         "minimal_pairs": minimal_pairs, "similarity": similarity, "senses": senses, "word_in_context": word_in_context
     }  # fmt: skip
@@ -88,6 +96,7 @@ def evaluate(
         "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
         threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
+    pipeline = with_behind("evaluate", pipeline, behind, device, threads)
     from ensue.console.tables import show_confusions, show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -120,8 +129,12 @@ def predict(
     run: RunArgument,
     path: Annotated[
         str | None,
-        typer.Argument(help="Texts: a file, folder, glob or pipe; default: stdin.", show_default=False),
+        typer.Argument(
+            help="Texts: a file, folder, glob or pipe; default: stdin. Behind a cutter, a tagger's run and then texts.",
+            show_default=False,
+        ),
     ] = None,
+    more: Annotated[str | None, typer.Argument(hidden=True)] = None,
     format: Annotated[
         str | None,
         typer.Option(help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."),
@@ -144,11 +157,13 @@ def predict(
     """Label, translate, summarize or fill in texts, in order."""
     from ensue.tasks.contract.windows import Shard
 
+    behind, path = behind_and_texts(path, more)
     pipeline = load_for(
         "predict", run, device, threads, vectors=vectors, others=others, search=search, format=format,
         splitter=splitter, shard=shard,
     )  # fmt: skip
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
+    pipeline = with_behind("predict", pipeline, behind, device, threads)
     texts = "-" if path is None else path
     part = Shard.parse(shard, texts)
     lines = pipeline.prediction_lines(

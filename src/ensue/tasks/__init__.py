@@ -15,6 +15,7 @@ TASKS = {
     "classification": "ensue.tasks.classification",
     "frame-classification": "ensue.tasks.classification:FRAMES",
     "frame-labeling": "ensue.tasks.labeling:FRAMES",
+    "cutting": "ensue.tasks.labeling:CUTTING",
     "frame-prediction": "ensue.tasks.frame_prediction",
     "drawing": "ensue.tasks.drawing",
     "glimpses": "ensue.tasks.glimpses",

@@ -33,7 +33,7 @@ def test_unknown_format() -> None:
     with pytest.raises(DataError) as caught:
         format_class("conlu")
     assert str(caught.value) == (
-        'unknown format "conlu"; expected one of columns, conllu, json, text; did you mean "conllu"?'
+        'unknown format "conlu"; expected one of columns, conllu, json, conllu-text, text; did you mean "conllu"?'
     )
     assert all(format_class(name).name == name for name in FORMATS)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from ensue.data.lines import Lines, is_blank, paragraphs
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label, joined, missing_column
@@ -18,6 +19,7 @@ NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "mi
 NOTHING = "_"
 _PLACES = {name: place for place, name in enumerate(NAMES, 1)}
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+_NEW_PARAGRAPH = re.compile(r"#\s*new(?:par|doc)(?!\S)")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc(?!\S)")
 
 
@@ -86,10 +88,10 @@ class Conllu(Format):
         """The text by the forms and `SpaceAfter=No`. A multiword token is in it as it is written. If its words spell it
         (`do|n't`), they divide it; if not (`du`: de, le), the place of each word is the whole token.
         """
-        pieces = list(_pieces(sentence.source.text))
-        whole = joined([form for form, _, _ in pieces], [blank for _, _, blank in pieces])
+        found = list(pieces(sentence.source.text))
+        whole = joined([form for form, _, _ in found], [blank for _, _, blank in found])
         offsets = [
-            _divided(form, words, start) for (form, words, _), (start, _) in zip(pieces, whole.offsets, strict=True)
+            _divided(form, words, start) for (form, words, _), (start, _) in zip(found, whole.offsets, strict=True)
         ]
         return Surface(whole.text, tuple(chain.from_iterable(offsets)))
 
@@ -176,8 +178,16 @@ def _with_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
     return "|".join(entries) or NOTHING
 
 
-def _pieces(text: str) -> Iterator[tuple[str, list[str], bool]]:
-    """The pieces of the text, each with its words and whether a blank follows it."""
+class Piece(NamedTuple):
+    """A token as it stands in the text, its words, and whether a blank follows it."""
+
+    form: str
+    words: list[str]
+    blank: bool
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """The pieces of the text of a sentence."""
     last, form, blank = 0, "", True
     words: list[str] = []
     for row in text.split("\n"):
@@ -187,10 +197,10 @@ def _pieces(text: str) -> Iterator[tuple[str, list[str], bool]]:
         elif _is_word(row):
             words.append(fields[1])
             if int(fields[0]) > last:
-                yield fields[1], words, _blank_follows(fields)
+                yield Piece(fields[1], words, _blank_follows(fields))
                 words = []
             elif int(fields[0]) == last:
-                yield form, words, blank
+                yield Piece(form, words, blank)
                 words = []
 
 
@@ -219,6 +229,11 @@ def _is_comment(line: str) -> bool:
 def _is_word(line: str) -> bool:
     """Whether a checked row is that of a word: its id is a plain number."""
     return line.partition("\t")[0].isdecimal()
+
+
+def opens_paragraph(text: str) -> bool:
+    """Whether a comment of the sentence begins a paragraph or a document."""
+    return any(_NEW_PARAGRAPH.match(line) for line in text.split("\n"))
 
 
 def _opens_document(line: str) -> bool:

@@ -8,6 +8,7 @@ from ensue.data.lines import Lines
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
+from ensue.data.sentences.running_text import RunningText
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label
 from ensue.errors import DataError, nearest
 from ensue.text.tokens import tokens
@@ -56,6 +57,7 @@ FORMATS: dict[str, type[Format]] = {
     Columns.name: Columns,
     Conllu.name: Conllu,
     JsonSentences.name: JsonSentences,
+    RunningText.name: RunningText,
     PlainText.name: PlainText,
 }
 

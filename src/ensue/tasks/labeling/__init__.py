@@ -1,7 +1,7 @@
 """Labeling: a label for every word of a sentence, or for every frame of a series."""
 
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.labeling.recipe import CuttingRecipe, FrameLabelingRecipe, LabelingRecipe
 
 TASK = TaskEntry(
     recipe=LabelingRecipe,
@@ -10,6 +10,15 @@ TASK = TaskEntry(
     pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
     commands=("predict", "evaluate", "inspect"),
     judged_by=("f1", "accuracy"),
+    files=("tokenizer.json", "labels.json"),
+)
+CUTTING = TaskEntry(
+    recipe=CuttingRecipe,
+    parts="ensue.tasks.labeling.model:TaggerParts",
+    job="ensue.tasks.labeling.job:LabelingJob",
+    pipeline="ensue.tasks.labeling.cutter:CutterPipeline",
+    commands=("predict", "evaluate"),
+    judged_by=("accuracy",),
     files=("tokenizer.json", "labels.json"),
 )
 FRAMES = TaskEntry(

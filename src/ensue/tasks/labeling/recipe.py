@@ -72,6 +72,23 @@ class LabelingRecipe(WordsRecipe):
     head: TagHeadSpecification = TagHeadSpecification()
 
 
+class CuttingData(LabelingData):
+    """The table `[data]` of a cutter: treebanks in CoNLL-U."""
+
+    format: Literal["conllu-text"] = "conllu-text"  # type: ignore[assignment]
+    """The characters of the text, which follows from forms and `SpaceAfter=No`, in paragraphs."""
+
+
+class CuttingRecipe(LabelingRecipe):
+    """The recipe of a cutter, a tagger of the characters of running text."""
+
+    what: ClassVar[str] = "cutter"
+    unit: ClassVar[str] = "a paragraph"
+
+    task: Literal["cutting"] = "cutting"  # type: ignore[assignment]
+    data: CuttingData = CuttingData()
+
+
 class FrameLabelingRecipe(FramesRecipe):
     """The recipe of a tagger of frames."""
 

@@ -30,7 +30,7 @@ class TextVectors(Pipeline):
 
     def text_similarity(self, location: str | Path, *, encoding: str = "utf-8") -> TextSimilarityScores:
         """How the cosines of pairs of texts agree with the similarities that people gave them: a file, folder or glob
-        (`data.judgments`).
+        (`data.judged_texts`).
         """
         check_path("the pairs", location)
         pairs = read_judged_texts(location, encoding=encoding)

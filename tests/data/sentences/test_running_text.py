@@ -1,0 +1,89 @@
+"""The text of a treebank with the labels that cut it, and the way back."""
+
+import random
+
+from ensue.data.lines import Lines
+from ensue.data.sentences.conllu import Conllu, pieces
+from ensue.data.sentences.running_text import LONGEST, RunningText, cut_sentences, cut_text, running_text
+from ensue.data.sentences.sentence import Sentence
+
+EMPTY = "\t_" * 7
+TREEBANK = f"""# newdoc
+# newpar
+1	Il	_{EMPTY}
+2-3	du	_{EMPTY}
+2	de	_{EMPTY}
+3	le	_{EMPTY}
+4	1 000	_{EMPTY[:-2]}\tSpaceAfter=No
+5	.	_{EMPTY}
+
+1-2	don't	_{EMPTY[:-2]}\tSpaceAfter=No
+1	do	_{EMPTY}
+2	n't	_{EMPTY}
+3	!	_{EMPTY}
+
+# newpar
+1	Bye	_{EMPTY}
+
+""".replace("\t_" + EMPTY, EMPTY + "\t_")
+FORMAT = RunningText()
+
+
+def read(text: str) -> list[Sentence]:
+    return list(FORMAT.read(Lines([text], "x")))
+
+
+def tokens(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
+    found = Conllu().read(Lines([text], "y"))
+    return [[(piece.form, tuple(piece.words)) for piece in pieces(sentence.source.text)] for sentence in found]
+
+
+def test_the_labels_of_a_treebank_by_hand() -> None:
+    first, second = read(TREEBANK)
+    assert "".join(first.words) == "Il du 1 000. don't!"
+    labels = dict(enumerate(FORMAT.labels(first)))
+    named = {place: label for place, label in labels.items() if label != "inside"}
+    assert named == {
+        1: "token", 4: "token lower-0+-1+e =le", 7: "blank", 10: "token", 11: "sentence", 14: "word", 17: "token",
+        18: "sentence",
+    }  # fmt: skip
+    assert ("".join(second.words), FORMAT.labels(second)) == ("Bye", ("inside", "inside", "sentence"))
+    assert running_text(list(Conllu().read(Lines([TREEBANK], "")))) == "Il du 1 000. don't!\n\nBye\n"
+
+
+def test_what_the_labels_cut_is_the_treebank_again() -> None:
+    written = "".join(FORMAT.write(sentence, FORMAT.labels(sentence)) for sentence in read(TREEBANK))
+    assert tokens(written) == tokens(TREEBANK)
+    lines = written.split("\n")
+    assert lines[0] == "# text = Il du 1 000."
+    assert "2-3\tdu" + EMPTY + "\t_" in lines
+    assert "4\t1 000" + EMPTY + "\tSpaceAfter=No" in lines
+    assert "1-2\tdon't" + EMPTY + "\tSpaceAfter=No" in lines
+
+
+def test_any_labels_keep_every_character() -> None:
+    choose = random.Random(0)
+    for _ in range(200):
+        text = " ".join("".join(choose.choices("ab .é", k=30)).split())
+        labels = choose.choices(["inside", "blank", "word", "token", "sentence", "nonsense"], k=len(text))
+        found = cut_text(text, labels)
+        assert all(token.form == text[token.start : token.end] for sentence in found for token in sentence)
+        assert "".join(token.form for one in found for token in one).replace(" ", "") == text.replace(" ", "")
+        assert not any(token.form[:1].isspace() or not token.form for one in found for token in one)
+        assert all("".join(token.words) == token.form for one in found for token in one)
+
+
+def test_raw_text_is_read_by_paragraphs_and_long_ones_in_parts() -> None:
+    first, second = read("One  two\nthree.\n\n\n  Four \t\n")
+    assert ("".join(first.words), "".join(second.words)) == ("One two three.", "Four")
+    assert (first.document, second.document, second.line) == (0, 1, 4)
+    text = "A sentence of some words. " * (3 * LONGEST // 26)
+    parts = read(text)
+    assert len({part.document for part in parts}) == 1
+    assert len(parts) > 2
+    assert all(len(part.words) <= LONGEST and part.words[-1] == "." for part in parts)
+    assert " ".join("".join(part.words) for part in parts) == text.strip()
+    unbroken = read("x" * (LONGEST + 5))
+    assert [len(part.words) for part in unbroken] == [LONGEST, 5]
+    (cut,) = cut_sentences(unbroken[0], ["inside"] * LONGEST)
+    assert cut.conllu().endswith("SpaceAfter=No\n\n")

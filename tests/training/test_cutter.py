@@ -1,0 +1,71 @@
+"""A cutter learns where words and sentences end, and with a tagger makes CoNLL-U of raw text."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.data.lines import Lines
+from ensue.data.sentences.conllu import Conllu
+from ensue.errors import EnsueError
+from ensue.library import load
+from ensue.recipe import validate_recipe
+from training.tiny import run_tiny
+from training.tiny_texts import FEATURES, TRAIN, tagging, without_pictures
+
+ROWS = """# newpar
+1\tDogs\tdog\tNOUN\t_\t_\t_\t_\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\t_\t_\t_\t_\t_\t_
+3\tn't\tnot\tPART\t_\t_\t_\t_\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t_\t_\t_\t_\t_\t_
+
+1\tGo\tgo\tVERB\t_\t_\t_\t_\t_\tSpaceAfter=No
+2\t!\t!\tPUNCT\t_\t_\t_\t_\t_\t_
+
+"""
+
+
+def cutting(train: Path) -> Any:
+    return validate_recipe(
+        {
+            "task": "cutting",
+            "data": {"train": str(train), "valid": str(train)},
+            "features": FEATURES,
+            "encoder": {"kind": "lstm", "d_model": 16},
+            "train": TRAIN | {"steps": 60, "batch_tokens": 400},
+        },
+        where="x",
+    )
+
+
+@pytest.mark.slow
+def test_raw_text_becomes_conllu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    gold, raw = tmp_path / "gold.conllu", tmp_path / "raw.txt"
+    gold.write_text(ROWS.replace("n't\tnot\tPART\t_\t_\t_\t_\t_\tSpaceAfter=No", "n't\tnot\tPART" + "\t_" * 6) * 8)
+    raw.write_text("Dogs don't . Go!\n\nGo!\n")
+    run_tiny(cutting(gold), tmp_path / "cutter")
+    columns = {"labels": ["upos", "lemma"], "valid": str(gold), "format": "conllu"}
+    run_tiny(tagging(gold, data=columns, steps=40), tmp_path / "tagger")
+    cutter, tagger = load(tmp_path / "cutter", device="cpu"), load(tmp_path / "tagger", device="cpu")
+    assert {name: score.f1 for name, score in cutter.evaluate(gold).scores.items()} == {
+        "tokens": 1, "sentences": 1, "words": 1,
+    }  # fmt: skip
+    both = cutter.before(tagger)
+    scores = both.evaluate(gold)
+    assert scores.as_json()["upos"] == scores.as_json()["lemmas"] == 1.0
+    lines = list(both.prediction_lines(str(raw)))
+    assert "".join(lines[:1]).startswith("# newpar\n# sent_id = 1-1\n# text = Dogs don't .\n1\tDogs\tdog\tNOUN\t")
+    assert "2-3\tdon't" + "\t_" * 8 + "\n2\tdo\tdo\tAUX" in lines[0]
+    assert [line.split("\n")[0] for line in lines] == ["# newpar", "# sent_id = 1-2", "# newpar"]
+    assert [sentence.words for sentence in Conllu().read(Lines(lines, ""))][1:] == [("Go", "!")] * 2
+    (answer,) = cutter.predict_json(["Go!"])
+    assert answer["sentences"][0]["tokens"][1] == {"text": "!", "start": 2, "end": 3, "words": ["!"]}
+    assert [json.loads(line)["text"] for line in cutter.prediction_lines(str(raw), as_json=True)][1:] == ["Go!"] * 2
+    assert [[word.label for word in sentence] for sentence in both.predict(["Go!"])[0]] == [["VERB", "PUNCT"]]
+    with pytest.raises(EnsueError, match="behind a cutter a tagger is expected"):
+        cutter.before(cutter)
+    with pytest.raises(EnsueError, match="a cutter has one answer"):
+        cutter.with_search(n_best=2)
