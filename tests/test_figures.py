@@ -34,7 +34,7 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 72_000,
+    "Python lines of `src`": 73_000,
     "files of `src`": 567,
     "files of `tasks`": 151,
     "files loose in `tasks`": 2,
