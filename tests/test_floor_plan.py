@@ -36,7 +36,7 @@ FLOORS = [
     ["inspection"],
     ["tasks"],
     ["training"],
-    ["sklearn", "comparison", "library", "exchange", "trackers", "search", "testing"],
+    ["annotation", "sklearn", "comparison", "library", "exchange", "trackers", "search", "testing"],
     ["serving"],
     ["__main__", "cli", "console", "quickstart"],
 ]

@@ -105,3 +105,13 @@ def _number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}" if value < 1000 else f"{value:,.1f}"
+
+
+def show_doubts(rows: Sequence[Sequence[str]]) -> None:
+    """Prints the first doubts of labels; the first row has the names of the columns."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in rows[0]:
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for row in rows[1:]:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)

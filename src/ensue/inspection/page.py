@@ -17,7 +17,17 @@ from ensue.inspection.markup import drawn, escaped, file_text
 from ensue.inspection.numbers import as_json
 from ensue.version import VERSION
 
-SCRIPTS = ("page.js", "keys.js", "tokens.js", "colors.js", "asks.js", "selection.js", "attention.js", "curves.js")
+SCRIPTS = (
+    "page.js",
+    "keys.js",
+    "tokens.js",
+    "colors.js",
+    "asks.js",
+    "selection.js",
+    "attention.js",
+    "curves.js",
+    "doubts.js",
+)
 """The scripts of every page. Each moves the parts of a page that name it."""
 LIBRARY = "libraries/uPlot"
 """uPlot 1.6.32, which draws curves."""

@@ -44,9 +44,13 @@ class Breaks(NamedTuple):
 
 
 class SchemeDetector:
-    """Recognizes the scheme of a file from the labels of its sentences. It keeps counts, not sentences."""
+    """Recognizes the scheme of a file from the labels of its sentences. It keeps counts, not sentences.
 
-    def __init__(self) -> None:
+    Up to a share `tolerated` of the sentences with spans may break the scheme.
+    """
+
+    def __init__(self, *, tolerated: float = TOLERATED) -> None:
+        self._tolerated = tolerated
         self._sentences = 0
         self._with_spans = 0
         self._counts: Counter[str] = Counter()
@@ -92,7 +96,7 @@ class SchemeDetector:
         it is the first one in `SCHEMES`.
 
         Raises DataError, with `path` and line, for a label without a prefix among a majority that has one, for prefixes
-        that no scheme has together, and if more than `TOLERATED` of the sentences with spans break every scheme that
+        that no scheme has together, and if too many of the sentences with spans break every scheme that
         has the prefixes.
         """
         prefixed = sum(count for label, count in self._counts.items() if _has_prefix(label))
@@ -117,7 +121,7 @@ class SchemeDetector:
         if unbroken:
             return unbroken
         best = min(schemes, key=lambda scheme: self._breaks[scheme].sentences)
-        if self._breaks[best].sentences > TOLERATED * self._with_spans:
+        if self._breaks[best].sentences > self._tolerated * self._with_spans:
             found = "; ".join(
                 f"{self._breaks[scheme].sentences} of {self._with_spans} sentences with spans are not {scheme}, "
                 f"the first by {self._breaks[scheme]}"

@@ -11,6 +11,7 @@ TASK = TaskEntry(
     commands=("predict", "evaluate", "inspect"),
     judged_by=("accuracy", "micro_f1"),
     files=("tokenizer.json", "labels.json", "confusion.png"),
+    examples="ensue.tasks.classification.examples:ClassifiedExamples",
 )
 FRAMES = TaskEntry(
     recipe=FrameClassificationRecipe,

@@ -11,6 +11,7 @@ TASK = TaskEntry(
     commands=("predict", "evaluate", "inspect"),
     judged_by=("f1", "accuracy"),
     files=("tokenizer.json", "labels.json"),
+    examples="ensue.tasks.labeling.examples:TaggedExamples",
 )
 CUTTING = TaskEntry(
     recipe=CuttingRecipe,

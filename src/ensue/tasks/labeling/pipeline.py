@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -160,9 +160,17 @@ class LabelingPipeline(WordPipeline):
         return inspect_sentence(self.model, read, self.labels, surface, facts)
 
     def label(
-        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = WHOLE
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        confidence: bool = False,
+        shard: Shard = WHOLE,
+        of: Callable[[Sentence], Sequence[str]] | None = None,
     ) -> Iterator[LabelsOfSentence]:
-        """The labels of a stream of sentences of any length, or of a part of it, in order, in constant memory."""
+        """The labels of a stream of sentences of any length, or of a part of it, in order, in constant memory.
+
+        The probabilities are those of these labels, or of the labels `of` a sentence.
+        """
         chosen = shard.windows(lambda: self._windows(sentences))
         for place, window in enumerate(self._windows(sentences)):
             if place >= chosen.stop:
@@ -170,7 +178,7 @@ class LabelingPipeline(WordPipeline):
             if place < chosen.start:  # words are worked out where they come first, in every shard with the same others
                 self.reader.read([sentence.words for context in window for sentence in context])
             else:
-                yield from self._label_window(window, confidence)
+                yield from self._label_window(window, confidence, of)
 
     def _windows(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
         return windows(read_contexts(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS)
@@ -310,7 +318,12 @@ class LabelingPipeline(WordPipeline):
         found = TaggedSentence(surface.text, labeled, self.labels.has_spans)
         return found if answer.confidence is None else found.judged(answer.confidence)
 
-    def _label_window(self, contexts: list[list[Sentence]], confidence: bool) -> Iterator[LabelsOfSentence]:
+    def _label_window(
+        self,
+        contexts: list[list[Sentence]],
+        confidence: bool,
+        of: Callable[[Sentence], Sequence[str]] | None,
+    ) -> Iterator[LabelsOfSentence]:
         confidence = confidence or self.n_best > 0
         window = [sentence for context in contexts for sentence in context]
         forms, words = self.reader.read([sentence.words for sentence in window])
@@ -321,7 +334,7 @@ class LabelingPipeline(WordPipeline):
         if len(window) == 1 and len(window[0].words):
             emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
             path, posterior = self.model.head.one(emissions, with_posterior=confidence)
-            yield self._answer(window[0], path, posterior)
+            yield self._answer(window[0], path, posterior, of)
             return
         found = Contexts(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
@@ -329,14 +342,21 @@ class LabelingPipeline(WordPipeline):
             self.model, forms, found, columns, contextual, subwords, with_posteriors=confidence
         )
         for sentence, path, posterior in zip_longest(window, paths, posteriors):
-            yield self._answer(sentence, path, posterior)
+            yield self._answer(sentence, path, posterior, of)
 
-    def _answer(self, sentence: Sentence, path: NDArray[np.int64], posterior: Posterior | None) -> LabelsOfSentence:
+    def _answer(
+        self,
+        sentence: Sentence,
+        path: NDArray[np.int64],
+        posterior: Posterior | None,
+        of: Callable[[Sentence], Sequence[str]] | None,
+    ) -> LabelsOfSentence:
         labels = list(self.labels.decode(path.tolist(), sentence.words))
         if posterior is None:
             return LabelsOfSentence(sentence, labels)
+        said = of(sentence) if of else labels
         return LabelsOfSentence(
-            sentence, labels, Confidence.of(self.labels, labels, posterior, sentence.words, self.n_best)
+            sentence, labels, Confidence.of(self.labels, said, posterior, sentence.words, self.n_best)
         )
 
     @torch.inference_mode()

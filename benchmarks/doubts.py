@@ -1,0 +1,85 @@
+"""How many of 5 % labels that are flipped at random are among the first 5 % that `ensue doubt` doubts.
+
+    python benchmarks/doubts.py conll2003/eng.train.xz imdb/train.jsonl.xz --seeds 3
+
+Each label that is drawn becomes another one of the data, drawn evenly. Of a run of words as many count as it has.
+"""
+
+import argparse
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from ensue.annotation.doubts import doubt
+from ensue.data.detection.kind import take
+from ensue.data.documents import DocumentSource
+from ensue.data.sentences.source import SentenceSource
+
+SHARE = 0.05
+
+
+def flipped_sentences(path: Path, out: Path, draw: random.Random) -> set[tuple[int, int]]:
+    """Writes the file with flipped labels; returns the places of the flips: line of the sentence, word."""
+    source = SentenceSource(path)
+    names = sorted({label for sentence in source for label in source.format.labels(sentence)})
+    flips, parts = set(), []
+    for sentence in source:
+        labels = list(source.format.labels(sentence))
+        for place, label in enumerate(labels):
+            if draw.random() < SHARE:
+                labels[place] = draw.choice([name for name in names if name != label])
+                flips.add((sentence.line, place))
+        parts.append(source.format.write(sentence, labels))
+    out.write_text("".join([*parts, source.rest]))
+    return flips
+
+
+def flipped_texts(path: Path, out: Path, draw: random.Random) -> set[tuple[int, int]]:
+    source = DocumentSource(str(path))
+    names = sorted({label for document in source for label in document.labels})
+    flips, parts = set(), []
+    for document in source:
+        labels = document.labels
+        if draw.random() < SHARE:
+            labels = (draw.choice([name for name in names if name not in labels]),)
+            flips.add((document.line, 0))
+        parts.append(source.write(document, labels))
+    out.write_text("".join([*parts, source.rest]))
+    return flips
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for file in options.files:
+        for seed in range(options.seeds):
+            are_sentences = take(file).kind == "sentences"
+            with tempfile.TemporaryDirectory() as name:
+                out = Path(name) / ("a.conll" if are_sentences else "a.jsonl")
+                flips = (flipped_sentences if are_sentences else flipped_texts)(file, out, random.Random(seed))
+                began = time.monotonic()
+                found = doubt(out, seed=seed, threads=options.threads)
+            most, seen, hits = round(SHARE * found.num_labels), 0, 0
+            for each in found.ranked:
+                first = len(each.text[: each.start].split()) if are_sentences else 0
+                places = {(each.line, first + place) for place in range(len(each.given))}
+                if seen + len(places) > most:
+                    break
+                seen, hits = seen + len(places), hits + len(places & flips)
+            print(
+                f"{file.name}, seed {seed}: {len(flips):,} of {found.num_labels:,} {found.unit} flipped; of them "
+                f"{100 * hits / len(flips):.1f} % are among the first {most:,} (doubted: {seen:,}); "
+                f"{time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The commands for better labels: doubt, choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.cli.options import DeviceOption, ThreadsOption, say
+from ensue.console.imports import importing_torch
+from ensue.errors import EnsueError
+from ensue.processor import keep_freed_memory
+
+
+def doubt(
+    data: Annotated[
+        str, typer.Argument(help="Labeled sentences or texts: a file, folder or glob.", show_default=False)
+    ],
+    recipe: Annotated[
+        str, typer.Option(help="The recipe of the models; default: a quick one for the data.", show_default=False)
+    ] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, max=1000, help="Models, each of which reads all folds but one.")] = 4,
+    top: Annotated[int, typer.Option(min=0, help="So many doubts are shown.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="A file of all doubts: .jsonl or .tsv.", show_default=False)] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A page on which doubts are accepted or not: .html.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed finds the same doubts.")] = 0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Rank the labels of a file that are likely wrong. Models that have not seen them find them improbable."""
+    if out is not None and out.suffix not in (".jsonl", ".tsv"):
+        raise EnsueError(f"{out}: expected a name that ends in .jsonl or .tsv")
+    with importing_torch():
+        from ensue.annotation.doubts import doubt as doubted
+        from ensue.console.reporter import ConsoleReporter
+        from ensue.console.tables import show_doubts
+        from ensue.runs.weights import write_text
+    keep_freed_memory()
+    with ConsoleReporter() as reporter:
+        found = doubted(
+            data, recipe=recipe, settings=settings or [], folds=folds, seed=seed, device=device, threads=threads,
+            reporter=reporter,
+        )  # fmt: skip
+    show_doubts([row for row, _ in zip(found.rows(), range(top + 1), strict=False)])
+    say(f"{len(found.ranked):,} doubts in {found.num_labels:,} {found.unit}")
+    if out is not None:
+        write_text(out, "".join(found.json_lines() if out.suffix == ".jsonl" else found.table_lines()))
+        say(f"wrote {out}")
+    if page is not None:
+        write_text(page, found.page())
+        say(f"wrote {page}; open it in a browser")
