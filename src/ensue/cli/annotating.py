@@ -7,9 +7,17 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import DeviceOption, ThreadsOption, say
+from ensue.cli.options import (
+    DeviceOption,
+    EncodingOption,
+    OneThreadOption,
+    RunArgument,
+    ThreadsOption,
+    load_for,
+    say,
+)
 from ensue.console.imports import importing_torch
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, nearest
 from ensue.processor import keep_freed_memory
 
 
@@ -55,3 +63,37 @@ def doubt(
     if page is not None:
         write_text(page, found.page())
         say(f"wrote {page}; open it in a browser")
+
+
+def choose(
+    run: RunArgument,
+    pool: Annotated[
+        str, typer.Argument(help="Texts: a file, folder or glob; labels are not read.", show_default=False)
+    ],
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.", show_default=False)],
+    format: Annotated[str, typer.Option(help="jsonl, label-studio, doccano or prodigy.")] = "jsonl",
+    out: Annotated[Path | None, typer.Option(help="The file to write; default: stdout.", show_default=False)] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="A file whose texts are left out, such as the training data.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed chooses the same texts.")] = 0,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Choose the texts of a pool that are worth a label next. The model is least sure of them, and they differ."""
+    from ensue.annotation.tools import FORMATS
+
+    if format not in FORMATS:
+        raise EnsueError(f'unknown format "{format}"{nearest(format, FORMATS) or "; expected " + ", ".join(FORMATS)}')
+    pipeline = load_for("choose", run, device, threads)
+    found = pipeline.choose(pool, count, without=without or [], seed=seed, encoding=encoding)
+    text = FORMATS[format](found, pipeline.labels.names)
+    if out is None:
+        print(text, end="")
+        return
+    from ensue.runs.weights import write_text
+
+    write_text(out, text)
+    say(f"wrote {out}: {len(found):,} texts")

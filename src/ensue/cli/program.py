@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.annotating import doubt
+from ensue.cli.annotating import choose, doubt
 from ensue.cli.data import cache, data, prepare
 from ensue.cli.exchanging import export, import_
 from ensue.cli.generating import generate
@@ -38,8 +38,8 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    quickstart, prepare, train, search, evaluate, compare, predict, inspect, gradients, data, doubt, score, generate,
-    embed, neighbors, import_, export, serve, cache, recipes, machine,
+    quickstart, prepare, train, search, evaluate, compare, predict, inspect, gradients, data, doubt, choose, score,
+    generate, embed, neighbors, import_, export, serve, cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

@@ -39,6 +39,7 @@ from ensue.tasks.classification.texts import (
 )
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
+from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
@@ -126,6 +127,16 @@ class ClassificationPipeline(WordPipeline):
         facts = self.facts(encoder=self.recipe.describe(), head=" + ".join(parts))
         facts["words"] = f"{read:,}" if read == count else f"{read:,} of {count:,}"
         return inspect_texts(self.model, reads, shown, self.labels, facts)
+
+    def candidates(
+        self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
+    ) -> Iterator[Candidate]:
+        """The residual is that of the loss, if what the model says were right."""
+        source = self.source(location, format=format or "", encoding=encoding, is_labeled=False)
+        for document, labels, shares in self.classify(source):
+            said = self.labels.matrix([labels])[0]
+            probability = min(map(float, shares[said]), default=float(shares.max()))
+            yield Candidate(document.texts, labels, None, probability, shares - said)
 
     def classify(self, documents: Iterable[Document], shard: Shard = WHOLE) -> Iterator[LabelsOfDocument]:
         """The labels of a stream of documents of any length, or of a part of it, in order, in constant memory.

@@ -45,6 +45,7 @@ from ensue.tasks.labeling.tagged_sentence import (
     listed_paths,
 )
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
+from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
@@ -182,6 +183,19 @@ class LabelingPipeline(WordPipeline):
 
     def _windows(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
         return windows(read_contexts(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS)
+
+    def candidates(
+        self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
+    ) -> Iterator[Candidate]:
+        """The residual is the mean surprisal of the labels that the model gives, one number."""
+        source = self.source(location, format=format, encoding=encoding)
+        for answer in self.label(source, confidence=True):
+            tagged = self.tagged(answer, source.format)
+            share = float(np.exp(np.mean(np.log(np.maximum(answer.confidence or [1.0], 1e-9)))))
+            spans = tuple((span.start, span.end, span.label) for span in tagged.spans)
+            if not self.labels.has_spans:
+                spans = tuple((word.start, word.end, word.label) for word in tagged)
+            yield Candidate((tagged.text,), (), spans, share, np.array([-np.log(share)], np.float32))
 
     def source(
         self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
 from ensue.data.vector_index import VectorIndex
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.inspection.features import ReadWords
 from ensue.models import word_features
 from ensue.models.form_memory import FormMemory
@@ -22,10 +23,12 @@ from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.contract.pipeline import Predictor
+from ensue.tasks.words.choice import Candidate, drawn, text_vectors
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.lexicon import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking, Lexicon
+from ensue.text.tokens import words_in
 
 LONGEST = 10_000
 """The most words of a text for a page."""
@@ -64,6 +67,36 @@ class WordPipeline(Predictor):
         other = copy(self)
         other._splitter = splitter
         return other
+
+    @abstractmethod
+    def candidates(
+        self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
+    ) -> Iterator[Candidate]:
+        """The texts of a file, with or without labels, and what the model says of them."""
+
+    def choose(
+        self,
+        location: str | Path,
+        count: int,
+        *,
+        without: Sequence[str | Path] = (),
+        seed: int = 0,
+        format: str | None = None,
+        encoding: str = "utf-8",
+    ) -> list[Candidate]:
+        """The texts of a pool that are worth a label next: of these the model is not sure, and they differ.
+
+        The texts in the files `without` are left out. Raises DataError if no text is left.
+        """
+        known = {each.texts for path in without for each in self.candidates(path, encoding=encoding)}
+        found = {each.texts: each for each in self.candidates(location, format=format, encoding=encoding)}
+        left = [each for texts, each in found.items() if texts not in known and any(text.strip() for text in texts)]
+        if not left:
+            raise DataError("no text is left to choose", location)
+        words = [[word for text in each.texts for word in words_in(text, self.splitter)] for each in left]
+        forms, numbers = self.reader.read(words)
+        texts = text_vectors(forms.vectors.float().cpu().numpy(), numbers)
+        return [left[place] for place in drawn(texts, np.stack([each.residual for each in left]), count, seed)]
 
     def lacking(self, *, least: int = 0) -> str:
         return self.reader.lacking.line(least=least)
