@@ -22,9 +22,9 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 
 TEST, RANDOM, ROUNDS, OF_A_ROUND = 2_000, (200, 500), 5, 40
 SETTINGS = [
-    "features.d_words=0", "features.affixes=0", "features.dropout_words=0", "encoder.kind=none", 'head.pooling=["mean"]',
-    "head.label_smoothing=0", "train.epochs=60", "train.learning_rate=0.02", "train.weight_decay=0",
-    "train.validations=1", "data.valid_fraction=0",
+    "features.d_words=0", "features.affixes=0", "features.dropout_words=0", "encoder.kind=none",
+    'head.pooling=["mean"]', "head.label_smoothing=0", "train.epochs=60", "train.learning_rate=0.02",
+    "train.weight_decay=0", "train.validations=1", "data.valid_fraction=0",
 ]  # fmt: skip
 
 

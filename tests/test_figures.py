@@ -34,9 +34,9 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 73_000,
-    "files of `src`": 567,
-    "files of `tasks`": 151,
+    "Python lines of `src`": 74_000,
+    "files of `src`": 575,
+    "files of `tasks`": 155,
     "files loose in `tasks`": 2,
     "import circles": 0,
     "files of a step of `train char-lstm`": 36,

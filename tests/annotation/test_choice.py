@@ -14,7 +14,7 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.library import load
 from ensue.tasks.words.choice import Candidate, drawn, text_vectors
-from kept_runs.test_kept_runs import unpacked
+from kept_runs.make import unpacked
 
 SPANS = Candidate(("Anna 😀 sees Lima",), (), ((0, 4, "PER"), (12, 16, "LOC")), 0.5, np.ones(1, np.float32))
 LABELED = Candidate(("good",), ("pos",), None, 0.75, np.ones(2, np.float32))

@@ -16,7 +16,7 @@ from ensue.tasks.contract.examples import edit_between
 from ensue.tasks.labeling.examples import TaggedExamples
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from inspection.browser import browsing
-from kept_runs.test_kept_runs import unpacked
+from kept_runs.make import unpacked
 
 WORDS = {"pos": ["good", "great", "fine", "lovely", "nice"], "neg": ["bad", "awful", "poor", "ugly", "sad"]}
 SMALL = ["head.ngram_buckets=500", "train.epochs=3"]

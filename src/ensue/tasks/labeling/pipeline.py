@@ -191,7 +191,9 @@ class LabelingPipeline(WordPipeline):
         source = self.source(location, format=format, encoding=encoding)
         for answer in self.label(source, confidence=True):
             tagged = self.tagged(answer, source.format)
-            share = float(np.exp(np.mean(np.log(np.maximum(answer.confidence or [1.0], 1e-9)))))
+            shares = [] if answer.confidence is None else answer.confidence.labels
+            values = [value for of in shares for value in (of.values() if isinstance(of, dict) else [of])]
+            share = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
             spans = tuple((span.start, span.end, span.label) for span in tagged.spans)
             if not self.labels.has_spans:
                 spans = tuple((word.start, word.end, word.label) for word in tagged)

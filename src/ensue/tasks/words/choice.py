@@ -1,4 +1,4 @@
-"""What to label next: texts of which a model is not sure, and which differ from each other.
+"""The choice of what to label next: texts of which a model is not sure, and which differ from each other.
 
 Source: Ash et al. 2020, "Deep batch active learning by diverse, uncertain gradient lower bounds" (BADGE). The vector of
 a text is that of a gradient: of the model's last weights, if what the model says were right. It is the outer product of
