@@ -111,6 +111,19 @@ def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: Classificat
             assert answer.labels == (max(answer.probabilities, key=answer.probabilities.__getitem__),)
 
 
+def test_no_label_below_a_probability(pipeline: ClassificationPipeline) -> None:
+    texts = mixed(50, seed=2)
+    every = pipeline.predict(texts)
+    least = sorted(answer.probability for answer in every)[25]
+    found = pipeline.predict(texts, at_least=least)
+    kept = [tuple(label for label in one.labels if one.probabilities[label] >= least) for one in every]
+    assert [answer.labels for answer in found] == kept
+    assert () in kept
+    assert any(kept)
+    with pytest.raises(EnsueError, match="at_least is 2; expected a number from 0 to 1"):
+        pipeline.predict(texts, at_least=2)
+
+
 @pytest.mark.slow
 def test_forgetting_words_changes_nothing(pipeline: ClassificationPipeline) -> None:
     texts = mixed(40, seed=2)

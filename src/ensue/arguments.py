@@ -43,6 +43,13 @@ def check_whole(name: str, value: Any, least: int, most: int) -> None:
         raise EnsueError(f"{name} is {shown(value)}; expected a whole number from {least:,} to {most:,}")
 
 
+def check_share(name: str, value: Any) -> None:
+    """Raises TypeError unless `value` is a number, and EnsueError unless it is from 0 to 1."""
+    check_type(name, value, Real, "a number")
+    if not 0 <= value <= 1:
+        raise EnsueError(f"{name} is {shown(value)}; expected a number from 0 to 1")
+
+
 @dataclass(frozen=True)
 class Option:
     """The bounds of a number, and how people give it."""

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
-from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
+from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_temperature, best_threshold
 from ensue.metrics.confusion import brief
 
 KEYS = ["accuracy", "macro_f1", "examples", "per_label"]
@@ -226,6 +228,28 @@ def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np
     assert 0 <= threshold <= 1
     best = max(micro_f1(float(candidate)) for candidate in probabilities.ravel())
     assert micro_f1(threshold) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+def test_no_temperature_is_better(multiple: bool) -> None:
+    """Logits that are three times too large, with labels drawn from what is right; the losses are those of torch."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(2000, 3, generator=generator, dtype=torch.float64)
+    if multiple:
+        gold = torch.rand(logits.shape, generator=generator, dtype=torch.float64) < (logits / 3).sigmoid()
+        probabilities, loss = logits.sigmoid(), lambda z: F.binary_cross_entropy_with_logits(z, gold.double())
+    else:
+        ids = torch.multinomial((logits / 3).softmax(1), 1, generator=generator)[:, 0]
+        gold = F.one_hot(ids, 3).bool()
+        probabilities, loss = logits.softmax(1), lambda z: F.cross_entropy(z, ids)
+    found = best_temperature(gold.numpy(), probabilities.numpy(), multiple=multiple)
+    assert found == pytest.approx(3, rel=0.1)
+    best = min((float(loss(logits / t)), t) for t in torch.linspace(2, 4, 2001).tolist())[1]
+    assert found == pytest.approx(best, abs=2e-3)
+
+
+def test_a_model_without_mistakes_keeps_its_temperature() -> None:
+    assert best_temperature(np.eye(3, dtype=bool), np.full((3, 3), 0.2) + 0.4 * np.eye(3), multiple=False) == 1
 
 
 def test_the_threshold_lies_between_two_probabilities() -> None:

@@ -117,7 +117,7 @@ def load_for(
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
     pipeline: Any = load(run, device=device, vectors=vectors)
     names = by_option_names(BeamSearch)
-    if changes := {names[name]: value for name, value in search.items() if value is not None}:
+    if changes := {names.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
     if not others:
         return pipeline

@@ -146,6 +146,12 @@ def predict(
             help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."
         ),
     ] = None,
+    at_least: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Give no label whose probability is below this; default: 0.", show_default=False
+        ),
+    ] = None,
     others: WithOption = None,
     vectors: VectorsOption = None,
     shard: ShardOption = None,
@@ -159,7 +165,8 @@ def predict(
 
     behind, path = behind_and_texts(path, more)
     pipeline = load_for(
-        "predict", run, device, threads, vectors=vectors, others=others, search=search, format=format,
+        "predict", run, device, threads, vectors=vectors, others=others, search=search | {"at_least": at_least},
+        format=format,
         splitter=splitter, shard=shard,
     )  # fmt: skip
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline

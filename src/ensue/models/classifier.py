@@ -76,6 +76,8 @@ class Classifier(nn.Module):
         self.features, self.layers, self.pooling, self.bag = features, layers, pooling, bag
         self.label_smoothing, self.pair, self.multiple, self.segment = label_smoothing, pair, multiple, segment
         self.num_labels, self.head = num_labels, None
+        self.temperature = 1.0
+        """The number by which logits are divided before they become probabilities."""
         if pooling is not None:
             d_in = pooling.d_out * (4 if pair and not self.is_joint else 1)
             nonlinear = nn.Tanh() if activation == "tanh" else nn.ReLU()
@@ -160,6 +162,7 @@ class Classifier(nn.Module):
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         """The probability of each label, from the logits."""
+        logits = logits / self.temperature
         return logits.sigmoid() if self.multiple else logits.softmax(-1)
 
     def loss(

@@ -134,14 +134,15 @@ class TextsRequest(Request):
 
 
 class PredictRequest(TextsRequest):
-    """POST /v1/predict. `n_best` is the option of `ensue predict`, for models that have it."""
+    """POST /v1/predict. `n_best` and `at_least` are the options of `ensue predict`, for models that have them."""
 
     n_best: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    at_least: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The options that are given."""
-        return {} if self.n_best is None else {"n_best": self.n_best}
+        return {name: value for name in ("n_best", "at_least") if (value := getattr(self, name)) is not None}
 
 
 class InspectRequest(TextsRequest):

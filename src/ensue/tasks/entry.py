@@ -30,6 +30,9 @@ _OF_METHODS = (
 _NAMES = {"num_samples": "samples", "width": "beams"}
 """Options that have other names than the arguments."""
 
+_OF_PREDICT = {"n_best", "at_least"}
+"""Arguments of `with_search` that only `predict` has as options."""
+
 
 @dataclass(frozen=True)
 class TaskEntry:
@@ -95,7 +98,7 @@ class TaskEntry:
                 found |= options
         if command in ("predict", "evaluate", "inspect"):
             search = _arguments(pipeline, "with_search")
-            found |= search if command == "predict" else search - {"n_best"}
+            found |= search if command == "predict" else search - _OF_PREDICT
         return {_NAMES.get(name, name) for name in found}
 
 

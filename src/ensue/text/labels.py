@@ -45,22 +45,31 @@ class Classes(Stored):
     """The labels `names` of a classifier, in the order of the model's outputs.
 
     With `multiple`, a text has all labels whose probability is at least `threshold`; without, the most probable one.
+    Logits are divided by `temperature`, which calibrates probabilities (Guo et al. 2017).
     """
 
     kind = "classes"
+    later = frozenset({"temperature"})
 
     def __init__(
-        self, names: Names, *, multiple: bool = False, threshold: Annotated[float, Bounds(0, 1)] = 0.5
+        self,
+        names: Names,
+        *,
+        multiple: bool = False,
+        threshold: Annotated[float, Bounds(0, 1)] = 0.5,
+        temperature: Annotated[float, Bounds(0.01, 100)] = 1.0,
     ) -> None:
         self.names, self.multiple, self.threshold = tuple(names), multiple, threshold
+        self.temperature = temperature
         self.ids = {name: id for id, name in enumerate(self.names)}
 
-    def chosen(self, probabilities: NDArray[np.floating[Any]]) -> tuple[str, ...]:
-        """The labels of a text with these probabilities (K,), the most probable first."""
+    def chosen(self, probabilities: NDArray[np.floating[Any]], *, at_least: float = 0.0) -> tuple[str, ...]:
+        """The labels of a text with these probabilities (K,), the most probable first; none below `at_least`."""
         if not self.multiple:
-            return (self.names[int(probabilities.argmax())],)
+            best = int(probabilities.argmax())
+            return (self.names[best],) if probabilities[best] >= at_least else ()
         order = np.argsort(-probabilities, kind="stable")
-        return tuple(self.names[id] for id in order if probabilities[id] >= self.threshold)
+        return tuple(self.names[id] for id in order if probabilities[id] >= max(self.threshold, at_least))
 
     def matrix(self, labels: Sequence[Collection[str]]) -> NDArray[np.bool_]:
         """Which text has which label, (N, K). Unknown labels are left out. A column of labels says it itself."""

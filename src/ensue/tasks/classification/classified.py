@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.text import Text
 
+from ensue.arguments import check_share
 from ensue.inspection.colors import color_of
 from ensue.inspection.markup import ansi
 
@@ -40,6 +42,19 @@ class Classified:
         shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
         text = " | ".join(self.texts)
         return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
+
+
+class Choosing:
+    """A classifier that gives no label whose probability is below `at_least`."""
+
+    at_least: float = 0.0
+
+    def with_search(self, *, at_least: float) -> Self:
+        """The same model with another `at_least`."""
+        check_share("at_least", at_least)
+        other = copy(self)
+        other.at_least = at_least
+        return other
 
 
 def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:

@@ -16,7 +16,7 @@ from ensue.inspection.page import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier
-from ensue.tasks.classification.classified import Classified
+from ensue.tasks.classification.classified import Choosing, Classified
 from ensue.tasks.classification.data import class_labels
 from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.classification.series_page import inspect_series
@@ -46,7 +46,7 @@ class LabelsOfSeries(NamedTuple):
     probabilities: NDArray[np.float32]
 
 
-class FrameClassificationPipeline(LabeledFramesPipeline[ClassifiedSeries]):
+class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeries]):
     """A classifier of frames: predicts and evaluates."""
 
     recipe: FrameClassificationRecipe
@@ -68,7 +68,7 @@ class FrameClassificationPipeline(LabeledFramesPipeline[ClassifiedSeries]):
             rows = FrameRows.of([one.frames for one in window])
             probabilities = ClassifiedFrames(rows, []).probabilities(self.model)
             for one, shares in zip(window, probabilities, strict=True):
-                yield LabelsOfSeries(one, self.labels.chosen(shares), shares)
+                yield LabelsOfSeries(one, self.labels.chosen(shares, at_least=self.at_least), shares)
 
     def inspect(self, series: Any) -> Inspection:
         """Look into the model with a series, as numbers and as a page. `series` is the path of a file that has
@@ -88,7 +88,7 @@ class FrameClassificationPipeline(LabeledFramesPipeline[ClassifiedSeries]):
     def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
         for answer in self.classify(self._whole(location, encoding)):
             right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
-            yield Judged(right, answer.labels, answer.probabilities)
+            yield Judged(right, self.labels.chosen(answer.probabilities), answer.probabilities)
 
     def portable(self) -> Portable:
         return PortableFrames(self).portable(_classified, "frame_classifier", {"classes": self.labels.to_json()})

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ensue.data.kept_columns import kept_array
 from ensue.errors import DataError, listed
-from ensue.metrics.classification import ClassificationScores
+from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import MIN_TEXTS
 from ensue.runs.directory import RunDirectory
@@ -38,6 +38,8 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
     task: Classification
     final: ClassificationScores | None = None
     """The scores of the best weights on the validation data."""
+    calibration: str = ""
+    """What the temperature of the probabilities does, in a line of the card."""
 
     def __init__(
         self, recipe: ClassificationRecipe | FrameClassificationRecipe, run: RunDirectory | None = None
@@ -77,6 +79,7 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
         return notes
 
     def prepare(self, model: Classifier) -> None:
+        model.temperature = 1.0  # of a run that is resumed: it is measured at the end
         labels, train = self.parts.labels, self.task.train
         if model.bag is not None:
             assert isinstance(train, ClassifiedTexts)
@@ -95,14 +98,29 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
             model.start_from_shares(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """Sets the threshold for several labels by the validation data, and scores these with it."""
-        valid = self.task.valid
+        """Sets the temperature of probabilities, and the threshold for several labels, by the validation data, and
+        scores these with them.
+        """
+        valid, labels = self.task.valid, self.parts.labels
         if valid is None:
             return
+        model.temperature = 1.0
         probabilities = classify(model, valid)
-        self.parts = replace(self.parts, labels=with_best_threshold(self.parts.labels, valid.labels, probabilities))
-        run.write({"labels.json": self.parts.labels.to_json()})
-        self.final = score_classifier(probabilities, valid.labels, self.parts.labels)
+        before = score_classifier(probabilities, valid.labels, with_best_threshold(labels, valid.labels, probabilities))
+        matrix = labels.matrix(valid.labels)
+        model.temperature = best_temperature(matrix, probabilities, multiple=labels.multiple)
+        probabilities = classify(model, valid)
+        labels = with_best_threshold(labels, valid.labels, probabilities, model.temperature)
+        self.parts = replace(self.parts, labels=labels)
+        run.write({"labels.json": labels.to_json()})
+        self.final = score_classifier(probabilities, valid.labels, labels)
+        self.calibration = (
+            f"- calibration: temperature {model.temperature:.2f}; on the validation data the calibration error was "
+            f"{100 * before.calibration_error:.2f} % before and is {100 * self.final.calibration_error:.2f} % now"
+        )
+
+    def data_lines(self) -> list[str]:
+        return [*super().data_lines(), *([self.calibration] if self.calibration else [])]
 
     @property
     def confused(self) -> tuple[list[str], list[list[int]]] | None:

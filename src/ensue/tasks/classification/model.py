@@ -52,12 +52,14 @@ class ClassifierParts(WordParts):
         )
 
     def build(self, recipe: ClassificationRecipe) -> Classifier:
-        return build_classifier(
+        model = build_classifier(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
             num_labels=len(self.labels), multiple=self.labels.multiple, pair=self.pair,
             segment=recipe.data.segment_tokens, pretrained=self.pretrained, contextual=self.contextual,
             tuned=self.tuned_encoder(), ngrams=self.ngrams,
         )  # fmt: skip
+        model.temperature = self.labels.temperature
+        return model
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class FrameClassifierParts(LabeledFrameParts):
         return cls(read_frames_seen(run), run.read_json("labels.json", Classes.from_json))
 
     def build(self, recipe: FrameClassificationRecipe) -> Classifier:
-        return build_frame_classifier(
+        model = build_frame_classifier(
             self.features(recipe), recipe.encoder, recipe.head, directions=recipe.directions,
             num_labels=len(self.labels), multiple=self.labels.multiple,
         )  # fmt: skip
+        model.temperature = self.labels.temperature
+        return model

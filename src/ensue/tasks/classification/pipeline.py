@@ -24,7 +24,7 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier
 from ensue.notices import say_empty
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.classified import Classified, colored
+from ensue.tasks.classification.classified import Choosing, Classified, colored
 from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.page import inspect_texts
 from ensue.tasks.classification.portable import portable
@@ -58,7 +58,7 @@ class LabelsOfDocument(NamedTuple):
     probabilities: NDArray[np.float32]
 
 
-class ClassificationPipeline(WordPipeline):
+class ClassificationPipeline(Choosing, WordPipeline):
     """A classifier with its vocabularies: predicts and evaluates."""
 
     recipe: ClassificationRecipe
@@ -94,8 +94,13 @@ class ClassificationPipeline(WordPipeline):
             subwords=subword_reader(recipe, parts.tuned),
         )  # fmt: skip
 
-    def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
-        """The labels of each text; a text is a string, or two of them for a model of pairs."""
+    def predict(self, texts: Iterable[str | tuple[str, str]], *, at_least: float | None = None) -> list[Classified]:
+        """The labels of each text; a text is a string, or two of them for a model of pairs.
+
+        A label whose probability is below `at_least` is not given, so that a text may have none.
+        """
+        if at_least is not None:
+            return self.with_search(at_least=at_least).predict(texts)
         check_texts(texts, "texts, or of pairs of them")
         documents = [Document(_texts(text)) for text in texts]
         return [
@@ -161,7 +166,7 @@ class ClassificationPipeline(WordPipeline):
                 None if self.subwords is None else self.subwords.texts(*texts),
             )
             for (document, _), shares in zip(window, probabilities, strict=True):
-                yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
+                yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares)
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
         reader = self.text_reader
@@ -191,7 +196,8 @@ class ClassificationPipeline(WordPipeline):
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
-            yield Judged(answer.document.labels, answer.labels, answer.probabilities)
+            said = self.labels.chosen(answer.probabilities)
+            yield Judged(answer.document.labels, said, answer.probabilities)
         if answer is None:
             raise DataError("no text in it", location)
 

@@ -246,12 +246,13 @@ def score_classifier(
 
 
 def with_best_threshold(
-    labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32]
+    labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32], temperature: float = 1.0
 ) -> Classes:
-    """The labels with the threshold that has the best micro F1 on these texts; unchanged if a text has one label."""
-    if not labels.multiple:
-        return labels
-    return Classes(labels.names, multiple=True, threshold=best_threshold(labels.matrix(gold), probabilities))
+    """The labels with the threshold that has the best micro F1 on these texts, if a text may have several labels; and
+    with the temperature of the probabilities.
+    """
+    threshold = best_threshold(labels.matrix(gold), probabilities) if labels.multiple else labels.threshold
+    return Classes(labels.names, multiple=labels.multiple, threshold=threshold, temperature=temperature)
 
 
 class Judged(NamedTuple):

@@ -1,9 +1,10 @@
 """A classifier with onnxruntime and numpy.
 
 python predict.py < texts    a text on each line, or a pair with a tab between; prints label and probability with
-                             each line, as `ensue predict` does
+                             each line, as `ensue predict` does; --at-least P gives no label that is less probable
 """
 
+import argparse
 import sys
 
 from words import config, inputs, model, say_unknown, split
@@ -27,11 +28,16 @@ def predict(texts):
 
 
 if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="Labels texts, one on each line of the standard input.")
+    options.add_argument("--at-least", type=float, default=0, metavar="P", help="no label that is less probable")
+    least = options.parse_args().at_least
+    if not 0 <= least <= 1:
+        sys.exit(f"--at-least is {least}; expected a number from 0 to 1")
     for line in sys.stdin:
         body = line.rstrip("\r\n")
         text = [read(part) for part in body.split("\t")[:2]] if config["pair"] else read(body)
         (shares,) = predict([text])
-        labels = classes.chosen(shares)
+        labels = classes.chosen(shares, at_least=least)
         names = ",".join(labels)
         values = ",".join(f"{shares[classes.ids[label]]:.4f}" for label in labels) or f"{shares.max():.4f}"
         print(f"{body}\t{names}\t{values}" if config["pair"] else f"{names}\t{values}\t{body}")
