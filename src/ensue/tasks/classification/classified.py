@@ -50,7 +50,7 @@ class Choosing:
     at_least: float = 0.0
 
     def with_search(self, *, at_least: float) -> Self:
-        """The same model with another `at_least`."""
+        """A copy of the model with another `at_least`."""
         check_share("at_least", at_least)
         other = copy(self)
         other.at_least = at_least

@@ -39,7 +39,7 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
     final: ClassificationScores | None = None
     """The scores of the best weights on the validation data."""
     calibration: str = ""
-    """What the temperature of the probabilities does, in a line of the card."""
+    """The effect of the temperature of probabilities, as a line of the card."""
 
     def __init__(
         self, recipe: ClassificationRecipe | FrameClassificationRecipe, run: RunDirectory | None = None
