@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
@@ -100,20 +100,12 @@ def unroll(
     runner = _runner(layer) if may_compile() and x.device.type == "cpu" else None
     if kernel is not None and not _is_compiled(runner) and (found := kernel(x, state, mask)) is not None:
         return found
-    runner = _runner(layer) if runner is None else runner
-    if isinstance(runner, str):
-        return None
-    _check_features(layer, x)
-    packing = Packing.of(x, mask)
-    if packing.size == 0:
-        return None
-    state = layer.init_state(len(x)) if state is None else state
-    with _without_autocast(x):
+
+    def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
         kept = kept_for(runner, lambda: Kept(_weights(layer, runner)))
-        tensors = _before(layer, runner, x, state, packing, kept)
-        packed, *finals = runner(tensors, packing, kept)
-        after = iter(map(packing.unsorted, finals))
-        return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
+        return runner(_before(layer, runner, x, state, packing, kept), packing, kept)
+
+    return _packed(layer, _runner(layer) if runner is None else runner, x, state, mask, run)
 
 
 def unroll_fed(
@@ -133,18 +125,34 @@ def unroll_fed(
     """
     if folds() or x.shape[0] == 0 or x.shape[1] == 0:
         return None
-    runner = _runner(layer)
+
+    def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
+        given = [*map(packing.sorted, of_rows), *others]
+        given = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in given]
+        return run_fed(runner, packing, _before(layer, runner, x, state, packing), make, given)
+
+    return _packed(layer, _runner(layer), x, state, mask, run)
+
+
+def _packed(
+    layer: Any,
+    runner: Runner | str,
+    x: Tensor,
+    state: State,
+    mask: Tensor | None,
+    run: Callable[[Runner, State, Packing], Sequence[Tensor]],
+) -> tuple[Tensor, State] | None:
+    """The results of `run`, the packed outputs and final states, in the order of the rows."""
     if isinstance(runner, str):
         return None
-    _check_features(layer, x)
+    if x.shape[2] != layer.d_in:
+        raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
     packing = Packing.of(x, mask)
     if packing.size == 0:
         return None
+    state = layer.init_state(len(x)) if state is None else state
     with _without_autocast(x):
-        tensors = _before(layer, runner, x, state, packing)
-        given = [*map(packing.sorted, of_rows), *others]
-        given = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in given]
-        packed, *finals = run_fed(runner, packing, tensors, make, given)
+        packed, *finals = run(runner, state, packing)
         after = iter(map(packing.unsorted, finals))
         return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
 
@@ -154,11 +162,6 @@ def _is_compiled(runner: Runner | str | None) -> bool:
     if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
         return False
     return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()
-
-
-def _check_features(layer: Any, x: Tensor) -> None:
-    if x.shape[2] != layer.d_in:
-        raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
 
 
 def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:

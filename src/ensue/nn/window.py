@@ -20,6 +20,20 @@ class WindowState(NamedTuple):
     """The last N - 1 inputs, the oldest first; zeros stand before the beginning."""
 
 
+def windows_of(
+    x: Float[Tensor, "B T d"], last: Float[Tensor, "B before d"], mask: Bool[Tensor, "B T"] | None
+) -> tuple[Float[Tensor, "B T inputs"], Float[Tensor, "B before d"]]:
+    """The inputs of each position with those before it, side by side, where `last` are those before the first; and the
+    last inputs up to each row's last real position.
+    """
+    seen, (before, length) = torch.cat((last, blank(x, mask)), dim=1), (last.shape[1], x.shape[1])
+    windows = torch.cat([seen[:, k : k + length] for k in range(before + 1)], dim=-1)
+    if mask is None:
+        return windows, seen[:, length:].clone()
+    places = mask.sum(1, keepdim=True) + torch.arange(before, device=seen.device)
+    return windows, seen.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+
+
 class Window(Parallel):
     """`h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N.
 
@@ -41,18 +55,8 @@ class Window(Parallel):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], WindowState]:
         (last,) = self.init_state(len(x)) if state is None else state
-        seen = torch.cat((last, blank(x, mask)), dim=1)
-        windows = torch.cat([seen[:, k : k + x.shape[1]] for k in range(self.size)], dim=-1)  # (B, T, N * d_in)
-        y = self.hidden(torch.tanh(self.linear(windows)))
-        return y, WindowState(self._last(seen, x.shape[1], mask))
-
-    def _last(self, seen: Tensor, length: int, mask: Tensor | None) -> Tensor:
-        """The N - 1 inputs up to each row's last real position."""
-        if mask is None:
-            return seen[:, length:].clone()
-        offsets = torch.arange(self.size - 1, device=seen.device)
-        indices = mask.sum(1, keepdim=True) + offsets
-        return seen.gather(1, indices.unsqueeze(-1).expand(-1, -1, self.d_in))
+        windows, last = windows_of(x, last, mask)
+        return self.hidden(torch.tanh(self.linear(windows))), WindowState(last)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, size={self.size}"

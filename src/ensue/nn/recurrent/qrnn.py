@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.nn.layer import Recurrent, blank
+from ensue.nn.layer import Recurrent
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
 from ensue.nn.taps import Tap, is_watched
+from ensue.nn.window import windows_of
 from ensue.types import Memory, State
 
 
@@ -53,20 +54,10 @@ class QRNN(Recurrent):
     ) -> tuple[Float[Tensor, "B T d_out"], QRNNState]:
         if is_watched(self):
             return self.fold(x, state, mask=mask)
-        T = x.shape[1]
         c, last = self.init_state(len(x)) if state is None else state
-        seen = torch.cat((last, blank(x, mask)), dim=1)
-        windows = torch.cat([seen[:, k : k + T] for k in range(self.size)], dim=-1)
+        windows, last = windows_of(x, last, mask)
         y, (c,) = self.pooling(windows, LinearState(c), mask=mask)
-        return y, QRNNState(c, self._last(seen, T, mask))
-
-    def _last(self, seen: Tensor, length: int, mask: Tensor | None) -> Tensor:
-        """The `size` - 1 inputs up to each row's last real position."""
-        if mask is None:
-            return seen[:, length:].clone()
-        offsets = torch.arange(self.size - 1, device=seen.device)
-        indices = mask.sum(1, keepdim=True) + offsets
-        return seen.gather(1, indices.unsqueeze(-1).expand(-1, -1, self.d_in))
+        return y, QRNNState(c, last)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, size={self.size}"
