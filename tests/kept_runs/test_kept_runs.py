@@ -67,6 +67,7 @@ def test_each_is_described() -> None:
         ('{"nats": 4}', False),
         ('{"bits": 4.248706}', False),
         ('{"nats": 4.248706}, 3', False),
+        ('{"text": "a", "nats": 4.248706}', True),
         ("", False),
     ],
 )
