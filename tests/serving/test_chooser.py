@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from ensue.serving.chooser import Chooser
-from ensue.serving.completion_request import CompletionRequest
-from ensue.serving.row import Row
+from ensue.serving.api import CompletionRequest
+from ensue.serving.row import Chooser, Row
 from ensue.text.tokenizer import Decoder
 
 

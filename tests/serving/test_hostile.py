@@ -12,8 +12,7 @@ import pytest
 from ensue.inspection.numbers import json_pieces
 from ensue.interruption import Interrupted, check_interrupted, interruptible
 from ensue.serving.admission import Amounts
-from ensue.serving.api import InspectRequest, TextsRequest, parsed
-from ensue.serving.completion_request import CompletionRequest
+from ensue.serving.api import CompletionRequest, InspectRequest, TextsRequest, parsed
 from ensue.serving.limits import Limits
 from ensue.serving.refusal import Refusal
 from pages import REPOSITORY

@@ -17,11 +17,10 @@ from starlette.responses import Response
 from ensue.errors import EnsueError
 from ensue.models.modules import device_of
 from ensue.serving import api
-from ensue.serving.chooser import Logprob
-from ensue.serving.completion_request import CompletionRequest
+from ensue.serving.api import CompletionRequest
 from ensue.serving.limits import BLOCK, CHARACTERS_AT_ONCE, TOKENS_AT_ONCE
 from ensue.serving.refusal import Refusal, bug, wrong
-from ensue.serving.row import Finish, Row, SessionState, TokenInfo
+from ensue.serving.row import Finish, Logprob, Row, SessionState, TokenInfo
 from ensue.serving.served import Served
 from ensue.serving.service import Service
 from ensue.serving.transport import Answer, EventStream, around, as_text, event, received, unless_left, worked_out

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from ensue.decode.lanes import Lanes
 from ensue.engine import HeldWeights
 from ensue.models.modules import device_of, evaluating
-from ensue.serving.chooser import Chooser, logprobs_of
 from ensue.serving.metrics import Metrics
-from ensue.serving.row import Row, SessionState
+from ensue.serving.row import Chooser, Row, SessionState, logprobs_of
 from ensue.serving.writing import Prompt, Writing
 from ensue.types import State
 

@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from ensue.inspection.page import live_page, policy
 from ensue.serving import api, texts
-from ensue.serving.completion_request import CompletionRequest
 from ensue.serving.metrics import TEXT
 from ensue.serving.openapi import Route, openapi_document
 from ensue.serving.service import Service
@@ -72,7 +71,7 @@ async def metrics(service: Service, request: Request) -> Response:
 
 JSON = "application/json"
 ROUTES = (
-    Route("POST", "/v1/completions", CompletionRequest, api.Completion, complete,
+    Route("POST", "/v1/completions", api.CompletionRequest, api.Completion, complete,
           "Writes on from prompts.", "generate"),
     Route("POST", "/v1/embeddings", api.EmbeddingRequest, api.Embeddings, texts.embeddings,
           "A vector for each text.", "embed"),

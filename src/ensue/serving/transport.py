@@ -55,21 +55,19 @@ async def worked_out(works: Iterator[Result], count: int, request: Request, serv
 
 async def _body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
     """The whole body, counted as it comes. Raises Refusal for too long (413) or too slow a one (408), and HasLeft."""
-    too_long = Refusal(413, f"the body has more than {limits.body_bytes:,} bytes", code="body_too_large")
     said = request.headers.get("content-length", "0")
     if not said.isdecimal() or len(said) > 15 or int(said) > limits.body_bytes:
-        raise too_long
+        raise _too_large(limits.body_bytes, "bytes")
     parts, size, values = list[bytes](), 0, 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
                 size += len(part)
                 if size > limits.body_bytes:
-                    raise too_long
+                    raise _too_large(limits.body_bytes, "bytes")
                 values += (more := num_values(part))
                 if values > limits.body_values:
-                    said = f"the body has more than {limits.body_values:,} values"
-                    raise Refusal(413, said, code="body_too_large")
+                    raise _too_large(limits.body_values, "values")
                 ticket.reserve(bytes=len(part) + VALUE_BYTES * more)
                 parts.append(part)
     except TimeoutError:
@@ -77,6 +75,10 @@ async def _body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
     except ClientDisconnect:
         raise HasLeft from None
     return b"".join(parts)
+
+
+def _too_large(most: int, what: str) -> Refusal:
+    return Refusal(413, f"the body has more than {most:,} {what}", code="body_too_large")
 
 
 async def unless_left(receive: Receive, work: Awaitable[Result]) -> Result:

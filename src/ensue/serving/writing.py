@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.serving.chooser import Logprob
 from ensue.serving.limits import LONG_TOKENS, Limits
 from ensue.serving.refusal import wrong
-from ensue.serving.row import Row, SessionState
+from ensue.serving.row import Logprob, Row, SessionState
 from ensue.text.utf8 import without_surrogates
 from ensue.types import State
 
