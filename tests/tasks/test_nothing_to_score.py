@@ -17,7 +17,7 @@ NOTHING: Any = None
 @pytest.mark.parametrize("labels", [[], [[]]])
 def test_no_labeled_word(labels: list[list[str]]) -> None:
     with pytest.raises(EnsueError, match=r"^there is nothing to score: no labeled word$"):
-        evaluate_tagger(NOTHING, LabeledTexts(NOTHING, NOTHING, labels), NOTHING)
+        evaluate_tagger(NOTHING, LabeledTexts(NOTHING, NOTHING, labels, NOTHING), NOTHING)
 
 
 def test_no_labeled_text() -> None:
