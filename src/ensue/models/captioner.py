@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.models.encoder_decoder import TextModel
@@ -119,27 +119,15 @@ class Captioner(TextModel):
         h, _ = self.encoder(x, mask=mask)
         return Memory(h, mask)
 
-    def begin(
-        self,
-        sources: Float[Tensor, "B S d"],
-        mask: Bool[Tensor, "B S"] | None = None,
-        contextual: Sequence[Tensor] = (),
-    ) -> State:
+    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
-    def loss(
-        self,
-        inputs: Int[Tensor, "B T"],
-        targets: Int[Tensor, "B T"],
-        state: State,
-        *,
-        mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Loss:
+    def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         """The summed loss of the targets where `mask` is True: surprisal, and the weighted loss for looking unevenly.
         With draws it has the gradient of `drawn`, too, and its value without that.
         """
         if not (self.doubly_stochastic or self.drawn is not None):
-            return super().loss(inputs, targets, state, mask=mask)
+            return super()._loss(inputs, targets, state, mask)
         with watch(self.decoder, *self.looks, *self.draws) as seen:
             h, _ = self.decoder(self.target(inputs), state)
         real = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask

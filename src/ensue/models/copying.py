@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ensue.models.encoder_decoder import EncoderDecoder
@@ -53,12 +53,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         """The ids that layers read."""
         return ids.where(ids < self.vocabulary_size, self.unknown_id)
 
-    def begin(
-        self,
-        sources: Int[Tensor, "B S"],
-        mask: Bool[Tensor, "B S"] | None = None,
-        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
-    ) -> DecoderState:
+    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> DecoderState:
         memory = self.encode(self.known(sources), mask, contextual)
         head = self.head.init_state(len(sources), memory, sources)
         return DecoderState(self.decoder.init_state(len(sources), memory), head)
@@ -80,14 +75,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         found, _ = self.head.nats(h, targets, state.head)
         return found.nats
 
-    def loss(
-        self,
-        inputs: Int[Tensor, "B T"],
-        targets: Int[Tensor, "B T"],
-        state: State,
-        *,
-        mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Loss:
+    def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         """The summed surprisal of the targets where `mask` is True, and the weighted loss of repeated attention."""
         h, _ = self.decoder(self.target(self.known(inputs)), state.decoder)
         found, _ = self.head.nats(h, targets, state.head, mask=mask)

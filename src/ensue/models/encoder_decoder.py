@@ -62,13 +62,16 @@ class TextModel(nn.Module, ABC):
     def readers(self) -> tuple[nn.Module, SequenceLayer]:
         """The vectors and the layers that read the source."""
 
-    @abstractmethod
     def begin(
         self, sources: Tensor, mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
     ) -> State:
         """The state before the first token of the texts for these sources: ids (B, S), or frames (B, S, d). `mask` is
         True at real ones, and `contextual` are the sources' words in the layers of other models, (B, S, _, _).
         """
+        return self._begin(sources, mask, contextual)
+
+    @abstractmethod
+    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State: ...
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:
         """The logits of the token after each of `ids`, and the state after them."""
@@ -97,6 +100,9 @@ class TextModel(nn.Module, ABC):
         """The summed loss of the targets where `mask` is True, with their number: surprisal, or with label smoothing
         the cross-entropy with the smoothed target.
         """
+        return self._loss(inputs, targets, state, mask)
+
+    def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         h, _ = self.decoder(self.target(inputs), state)
         if mask is not None:  # padding is at the right, where a causal decoder lets it reach nothing
             h, targets = h[mask], targets[mask]
@@ -156,12 +162,7 @@ class EncoderDecoder(TextModel):
         """The state of the decoder before the first token, from what `encode` returned."""
         return self.decoder.init_state(batch_size, memory)
 
-    def begin(
-        self,
-        sources: Int[Tensor, "B S"],
-        mask: Bool[Tensor, "B S"] | None = None,
-        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
-    ) -> State:
+    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
         return self.init_state(len(sources), self.encode(sources, mask, contextual))
 
 
@@ -182,11 +183,6 @@ class DecoderOnly(TextModel):
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
         return self.target, self.decoder
 
-    def begin(
-        self,
-        sources: Int[Tensor, "B S"],
-        mask: Bool[Tensor, "B S"] | None = None,
-        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
-    ) -> State:
+    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
         _, state = self.decoder(self.target(sources), mask=mask)
         return state

@@ -37,7 +37,6 @@ class FrameReader(nn.Module, ABC):
     d_out: int
     d_latent: int = 0
 
-    @abstractmethod
     def forward(
         self,
         x: Float[Tensor, "B T d"],
@@ -47,6 +46,10 @@ class FrameReader(nn.Module, ABC):
         mask: Bool[Tensor, "B T"] | None = None,
     ) -> Read:
         """Frames as they are, and as the layers read them in training; `noise` is that of the latent variables."""
+        return self._read(x, disturbed, noise, mask)
+
+    @abstractmethod
+    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read: ...
 
     @abstractmethod
     def imagined(
@@ -93,18 +96,11 @@ class PlainReader(FrameReader):
         """The features of a frame."""
         return self.layers.d_in - self.d_latent
 
-    def forward(
-        self,
-        x: Float[Tensor, "B T d"],
-        disturbed: Float[Tensor, "B T d"],
-        noise: Float[Tensor, "B T d_latent"],
-        *,
-        mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Read:
+    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read:
         zeros = x.new_zeros(x.shape[:2])
-        return self._read(x, disturbed, noise, zeros, zeros, mask)
+        return self._through(x, disturbed, noise, zeros, zeros, mask)
 
-    def _read(
+    def _through(
         self, x: Tensor, disturbed: Tensor, z: Tensor, divergence: Tensor, ratio: Tensor, mask: Tensor | None
     ) -> Read:
         decoded, state = self.layers(torch.cat((_before(disturbed), z), dim=-1), mask=mask)
@@ -142,17 +138,10 @@ class StochasticReader(PlainReader):
         self.recognition, self.d_latent = recognition, d_latent
         self.posterior = nn.Linear(recognition.d_out, 2 * d_latent)
 
-    def forward(
-        self,
-        x: Float[Tensor, "B T d"],
-        disturbed: Float[Tensor, "B T d"],
-        noise: Float[Tensor, "B T d_latent"],
-        *,
-        mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Read:
+    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read:
         posterior = self._posterior(x, mask)
         z = posterior.at(noise)
-        return self._read(x, disturbed, z, posterior.divergence(), posterior.ratio(z), mask)
+        return self._through(x, disturbed, z, posterior.divergence(), posterior.ratio(z), mask)
 
     def _posterior(self, x: Tensor, mask: Tensor | None = None) -> Gaussian:
         return Gaussian.of(self.posterior(self.recognition(x, mask=mask)[0]))
@@ -178,14 +167,7 @@ class VariationalReader(FrameReader):
         super().__init__()
         self.layer, self.d_latent, self.d_out = layer, layer.d_latent, layer.d_decoded
 
-    def forward(
-        self,
-        x: Float[Tensor, "B T d"],
-        disturbed: Float[Tensor, "B T d"],
-        noise: Float[Tensor, "B T d_latent"],
-        *,
-        mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Read:
+    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read:
         y, state = self.layer(torch.cat((disturbed, noise), dim=-1), mask=mask)
         posterior, prior = self.layer.gaussians(y)
         z = posterior.at(noise)
