@@ -19,11 +19,12 @@ import torch
 
 import ensue
 from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.text.tokens import words_in
 
 TEST, RANDOM, ROUNDS, OF_A_ROUND = 2_000, (200, 500), 5, 40
 SETTINGS = [
     "features.d_words=0", "features.affixes=0", "features.dropout_words=0", "encoder.kind=none",
-    'head.pooling=["mean"]', "head.label_smoothing=0", "train.epochs=60", "train.learning_rate=0.02",
+    'head.pooling=["mean"]', "head.label_smoothing=0", "train.epochs=40", "train.learning_rate=0.01",
     "train.weight_decay=0", "train.validations=1", "data.valid_fraction=0",
 ]  # fmt: skip
 
@@ -31,7 +32,7 @@ SETTINGS = [
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("texts", type=Path)
-    parser.add_argument("vectors")
+    parser.add_argument("vectors", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
@@ -44,6 +45,9 @@ def main() -> None:
     scores: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        words = {word for _, text in rows for word in words_in(text.lower(), "simple")}
+        with lzma.open(options.vectors, "rt", encoding="utf-8") as file:  # those of these texts are read sooner
+            (folder / "vectors.txt").write_text("".join(row for row in file if row.split(" ", 1)[0] in words))
 
         def written(texts: list[str], file: str) -> Path:
             lines = (json.dumps({"label": label_of[text], "text": text}) + "\n" for text in texts)
@@ -51,7 +55,7 @@ def main() -> None:
             return folder / file
 
         def trained(texts: list[str], seed: int) -> ClassificationPipeline:
-            settings = [*SETTINGS, f"features.vectors={options.vectors}", f"train.seed={seed}", *options.set]
+            settings = [*SETTINGS, f"features.vectors={folder / 'vectors.txt'}", f"train.seed={seed}", *options.set]
             train = written(texts, "train.jsonl")
             found = ensue.train(
                 "classify-lstm", train=train, out=folder / "run", overwrite=True, settings=settings, threads=1
