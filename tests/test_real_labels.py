@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import ensue
+from ensue.data.sentences.running_text import running_text
 from ensue.data.sentences.source import SentenceSource
+from ensue.tasks.labeling.cutter import CutterPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 
 pytestmark = pytest.mark.slow
@@ -31,6 +34,24 @@ def test_parts_of_speech_of_an_english_treebank(shared_data: Path, tmp_path: Pat
         )
         assert [fields[:3] + fields[4:] for fields in before] == [fields[:3] + fields[4:] for fields in after]
     assert _milliseconds(tagger, ["the", "cat"] * 10) <= 20  # 2 on a machine that does nothing else
+
+
+def test_sentences_and_words_of_raw_text(shared_data: Path, tmp_path: Path) -> None:
+    """Three epochs of the development data, scored on the beginning of the test data; every character comes back."""
+    folder = shared_data / "ud_english_ewt"
+    dev, test = (folder / f"en_ewt-ud-{part}.conllu.xz" for part in ("dev", "test"))
+    settings = {"train.epochs": 3, "train.validations": 1, "train.batch_tokens": 2_000}
+    cutter = ensue.train("cut-lstm", train=dev, valid=dev, out=tmp_path / "cutter", settings=settings, threads=1)
+    assert isinstance(cutter, CutterPipeline)
+    first = list(islice(SentenceSource(test), 500))
+    (tmp_path / "first.conllu").write_text("".join(sentence.source.text for sentence in first), encoding="utf-8")
+    scores = cutter.evaluate(tmp_path / "first.conllu").scores
+    assert scores["tokens"].f1 >= 0.94
+    assert scores["sentences"].f1 >= 0.7
+    text = running_text(first)
+    (found,) = cutter.predict([text])
+    forms = "".join(token.form for sentence in found for token in sentence.tokens)
+    assert "".join(forms.split()) == "".join(text.split())
 
 
 def _milliseconds(tagger: LabelingPipeline, words: list[str]) -> float:

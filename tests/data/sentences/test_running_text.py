@@ -2,10 +2,13 @@
 
 import random
 
+import pytest
+
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu, pieces
 from ensue.data.sentences.running_text import LONGEST, RunningText, cut_sentences, cut_text, running_text
 from ensue.data.sentences.sentence import Sentence
+from ensue.errors import DataError
 
 EMPTY = "\t_" * 7
 TREEBANK = f"""# newdoc
@@ -83,6 +86,8 @@ def test_raw_text_is_read_by_paragraphs_and_long_ones_in_parts() -> None:
     assert len(parts) > 2
     assert all(len(part.words) <= LONGEST and part.words[-1] == "." for part in parts)
     assert " ".join("".join(part.words) for part in parts) == text.strip()
+    with pytest.raises(DataError, match="x:4: this is plain text"):
+        FORMAT.labels(second)
     unbroken = read("x" * (LONGEST + 5))
     assert [len(part.words) for part in unbroken] == [LONGEST, 5]
     (cut,) = cut_sentences(unbroken[0], ["inside"] * LONGEST)

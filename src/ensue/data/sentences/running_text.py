@@ -86,6 +86,14 @@ class RunningText(Format):
                 source = SourceLines(lines.name, part)
                 yield Sentence(tuple(part.rstrip()), {}, paragraph.first, source, number)
 
+    def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
+        """The labels that follow from a treebank. Raises DataError (file:line) for plain text."""
+        if not sentence.columns:
+            raise sentence.error(
+                "this is plain text; what sentences and words are is learned from a treebank in CoNLL-U"
+            )
+        return sentence.column(column or self.default_column)
+
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """The sentences of the paragraph in CoNLL-U."""
         return "".join(found.conllu() for found in cut_sentences(sentence, labels))

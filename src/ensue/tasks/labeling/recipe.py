@@ -83,6 +83,7 @@ class CuttingRecipe(LabelingRecipe):
     """The recipe of a cutter, a tagger of the characters of running text."""
 
     what: ClassVar[str] = "cutter"
+    reads: ClassVar[str] = "treebanks in CoNLL-U"
     unit: ClassVar[str] = "a paragraph"
 
     task: Literal["cutting"] = "cutting"  # type: ignore[assignment]
