@@ -208,6 +208,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         forms = {"ids": TensorForm(("batch", "time"), torch.int64), **state_forms(model.init_state(2))}
         settings = {
             "start": tokenizer.start_id,
+            "unknown": tokenizer.unknown_id,
             "context": model.context,
             "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
             "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],

@@ -75,5 +75,9 @@ def go_on(prompt, count):
 if sys.argv[1:2] == ["--go-on"]:
     print(go_on(sys.argv[3], int(sys.argv[2])))
 else:
-    for token, nats in scores(tokenizer.encode(sys.stdin.read(), add_special_tokens=False).ids):
-        print(f"{max(nats, 0.0):9.4f}\t{json.dumps(config['symbols'][token], ensure_ascii=False)[1:-1]}")
+    text = sys.stdin.read()
+    read_text = tokenizer.encode(text, add_special_tokens=False)
+    for (token, nats), (begin, end) in zip(scores(read_text.ids), read_text.offsets, strict=True):
+        shown = [config["symbols"][token], *([text[begin:end]] if token == config["unknown"] else [])]
+        columns = (json.dumps(part, ensure_ascii=False)[1:-1] for part in shown)
+        print("\t".join([f"{max(nats, 0.0):9.4f}", *columns]))
