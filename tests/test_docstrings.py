@@ -95,7 +95,7 @@ def riddles(source: str) -> list[str]:
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
-    found = {path.name: riddles(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
+    found = {str(path): riddles(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

@@ -108,7 +108,7 @@ class LabelingPipeline(WordPipeline):
         )  # fmt: skip
 
     def with_search(self, *, n_best: int) -> Self:
-        """The same model, which finds so many paths of each sentence."""
+        """This model with so many paths of each sentence."""
         check_whole("n_best", n_best, 1, MOST_PATHS)
         if isinstance(self.labels, LabelColumns):
             raise EnsueError(f"n_best is for a tagger of one column; this one has {', '.join(self.labels.names)}")
