@@ -24,7 +24,7 @@ import numpy as np
 from frames import PARTS
 from numpy.typing import NDArray
 
-from ensue.data.frames.series import Reading
+from ensue.data.frames.series import SeriesOptions
 from ensue.data.frames.source import FrameSource
 
 Image = NDArray[np.float32]
@@ -60,7 +60,7 @@ def strips(data: Path, out: Path) -> list[str]:
     """The paths of the strips for training, validation and testing, drawn unless they are there."""
     paths = [out / f"strips-{part}.npz" for part in STRIPS]
     if not all(path.exists() for path in paths):
-        digits = list(FrameSource(data / "mnist_t10k" / "t10k-images-idx3-ubyte.gz", Reading()))
+        digits = list(FrameSource(data / "mnist_t10k" / "t10k-images-idx3-ubyte.gz", SeriesOptions()))
         for path, (part, count) in zip(paths, STRIPS.items(), strict=True):
             write(path, strips_of(digits[slice(*PARTS[part])], count, np.random.default_rng(PARTS[part][0])))
     return [str(path) for path in paths]

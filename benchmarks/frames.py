@@ -31,7 +31,7 @@ import numpy as np
 from trials import Trial, print_scores, trial_arguments
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import Reading
+from ensue.data.frames.series import SeriesOptions
 from ensue.data.frames.source import FrameSource
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
@@ -117,7 +117,7 @@ def joined(files: Sequence[Path], out: Path, rounds: int) -> str:
     """Arrays of series of two to five recordings, with the digit of each frame."""
     frames, lengths, labels = [], [], []
     for group in groups(files, rounds):
-        parts = [next(iter(FrameSource(path, Reading()))).frames for path in group]
+        parts = [next(iter(FrameSource(path, SeriesOptions()))).frames for path in group]
         frames += parts
         lengths.append(sum(map(len, parts)))
         labels += [said(path)[0] for path, part in zip(group, parts, strict=True) for _ in part]
@@ -164,7 +164,7 @@ def linear(train: str, test: str) -> float:
 
 def averaged(path: str) -> tuple[Any, list[str]]:
     """The mean frame and the label of each series."""
-    series = list(FrameSource(path, Reading()))
+    series = list(FrameSource(path, SeriesOptions()))
     return np.stack([one.frames.mean(0) for one in series]), [one.labels[0] for one in series]
 
 
@@ -183,7 +183,7 @@ def pixels(images: Sequence[str], folder: Path, kind: str) -> Trial:
     """The images as series of pixels, for an encoder of that kind."""
     paths = []
     for part, path in zip(PARTS, images, strict=True):
-        series = list(FrameSource(path, Reading()))
+        series = list(FrameSource(path, SeriesOptions()))
         paths.append(str(folder / f"pixels-{part}.npz"))
         frames = np.stack([one.frames.reshape(-1, 1) for one in series])
         np.savez(paths[-1], frames=frames, labels=[one.labels[0] for one in series])

@@ -41,7 +41,7 @@ import ensue
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.decoding import decoded
-from ensue.engine import HeldWeights
+from ensue.engine import CachedWeights
 from ensue.recipe import read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
@@ -212,7 +212,7 @@ def latency(run: str, data: Path) -> None:
         ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    with HeldWeights().used():
+    with CachedWeights().used():
         for number in (*numbers[:5], *numbers):
             for name, translate in ways.items():
                 seconds[name].append(timed(lambda: translate(number)))  # noqa: B023

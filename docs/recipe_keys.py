@@ -20,11 +20,11 @@ from pydantic.fields import FieldInfo
 
 from ensue.models.frame_specification import (
     CanvasSpecification,
+    CaptionAttention,
     FrameFeatureSpecification,
     GlimpseSpecification,
     GridSpecification,
     LatentSpecification,
-    LookingSpecification,
     MixtureHeadSpecification,
 )
 from ensue.models.specification import (
@@ -149,7 +149,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[head]` of a tagger of words", TagHeadSpecification),
     ("`[canvas]` of a painter", CanvasSpecification),
     ("`[attention]` from sequence to sequence", Attention),
-    ("`[attention]` of captions", LookingSpecification),
+    ("`[attention]` of captions", CaptionAttention),
     ("`[head]` of a classifier, of texts or frames", PoolingHeadSpecification),
     ("`[head]` of a classifier of texts", ClassHeadSpecification),
     ("`[head]` from sequence to sequence", TextHead),

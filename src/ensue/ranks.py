@@ -98,7 +98,7 @@ def is_in_parts(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")
 
 
-def held(tensor: Tensor) -> Tensor:
+def local_part(tensor: Tensor) -> Tensor:
     """The part of this process of a tensor that processes may hold in parts; it shares the memory."""
     return tensor.to_local() if is_in_parts(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
 

@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from ensue.data.frames.labels import compiled
-from ensue.data.frames.series import LogMel, Reading, Series
+from ensue.data.frames.series import LogMel, Series, SeriesOptions
 from ensue.data.frames.sounds import log_mel, mel_triangles
 from ensue.data.frames.source import FrameSource
 from ensue.data.frames.stored import FrameRows, moments
@@ -65,7 +65,7 @@ def read(folder: Path, files: dict[str, bytes], location: str = "", **reading: A
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    return list(FrameSource(folder / location, Reading(**reading)))
+    return list(FrameSource(folder / location, SeriesOptions(**reading)))
 
 
 TONE = np.sin(np.arange(800) * 2 * np.pi * 1000 / RATE).astype(np.float32)
@@ -144,15 +144,15 @@ def test_arrays(tmp_path: Path, name: str, content: bytes, found: list[tuple[int
 def test_one_of_many_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(npz(frames=FRAMES, lengths=[2, 4]))
-    every = list(FrameSource(path, Reading()))
+    every = list(FrameSource(path, SeriesOptions()))
     for number, one in enumerate(every):
-        (found,) = FrameSource(f"{path}[{number}]", Reading())
+        (found,) = FrameSource(f"{path}[{number}]", SeriesOptions())
         assert (found.name, len(found.frames)) == (f"a.npz[{number}]", len(one.frames))
     with pytest.raises(DataError, match="no series number 2"):
-        list(FrameSource(f"{path}[2]", Reading()))
+        list(FrameSource(f"{path}[2]", SeriesOptions()))
     (tmp_path / "a.npz[2]").mkdir()
     with pytest.raises(DataError, match="no file in this folder"):
-        FrameSource(f"{path}[2]", Reading())
+        FrameSource(f"{path}[2]", SeriesOptions())
 
 
 def test_safetensors(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_images(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"labels-idx1-ubyte\.gz: damaged"):
         read(tmp_path, files)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
-    first, second = FrameSource(tmp_path, Reading())
+    first, second = FrameSource(tmp_path, SeriesOptions())
     assert (first.labels, second.labels) == (("7",), ("1",))
     np.testing.assert_allclose(second.frames, images[1] / 255)
     (tmp_path / "colors").mkdir()
@@ -180,7 +180,7 @@ CSV = b"series,time,x,y,label\na,0,1,2,walk\na,0.1,,3,run\nb,5,1,1,walk\n"
 
 def test_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV)
-    first, second = FrameSource(tmp_path / "a.csv", Reading(missing="mean"))
+    first, second = FrameSource(tmp_path / "a.csv", SeriesOptions(missing="mean"))
     assert (first.name, first.labels, first.per_frame, first.columns) == ("a", ("walk", "run"), True, ("x", "y"))
     assert (first.rate, second.labels) == (pytest.approx(10), ("walk",))
     np.testing.assert_equal(first.frames, np.array([[1, 2], [np.nan, 3]], np.float32))

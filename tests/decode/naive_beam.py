@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import BeamSearch, Task
+from ensue.decode.search import BeamSearch, InputSearch
 
 Ids = tuple[int, ...]
 LogP = Callable[[Ids], Sequence[float]]
@@ -27,18 +27,20 @@ def progress(phrase: Ids, ids: Ids) -> int:
     return max(length for length in range(len(phrase)) if ids[len(ids) - length :] == phrase[:length])
 
 
-def is_allowed(ids: Ids, token: int, task: Task, search: BeamSearch, end_id: int | None) -> bool:
-    if len(ids) < len(task.prefix):
-        return token == task.prefix[len(ids)]
+def is_allowed(ids: Ids, token: int, sought: InputSearch, search: BeamSearch, end_id: int | None) -> bool:
+    if len(ids) < len(sought.prefix):
+        return token == sought.prefix[len(ids)]
     if token == end_id:
-        return len(ids) >= search.min_tokens and all(occurs(phrase, ids) for phrase in task.required)
+        return len(ids) >= search.min_tokens and all(occurs(phrase, ids) for phrase in sought.required)
     longer = (*ids, token)
     ends_forbidden = any(longer[-len(phrase) :] == phrase for phrase in search.forbidden)
     return not ends_forbidden and not repeats(longer, search.no_repeat_ngram)
 
 
-def hypothesis(ids: Ids, total: float, length: int, task: Task, search: BeamSearch, *, ended: bool) -> Hypothesis:
-    lacks = tuple(phrase for phrase in task.required if not occurs(phrase, ids))
+def hypothesis(
+    ids: Ids, total: float, length: int, sought: InputSearch, search: BeamSearch, *, ended: bool
+) -> Hypothesis:
+    lacks = tuple(phrase for phrase in sought.required if not occurs(phrase, ids))
     return Hypothesis(ids, total / max(length, 1) ** search.length_penalty, total, ended and not lacks, lacks)
 
 
@@ -47,7 +49,7 @@ def ranked(found: list[Hypothesis], n: int) -> list[Hypothesis]:
     return sorted(found, key=lambda one: (not one.is_complete, len(one.lacks), -one.score))[:n]
 
 
-def naive_beam_search(log_p: LogP, task: Task, search: BeamSearch, end_id: int | None) -> list[Hypothesis]:
+def naive_beam_search(log_p: LogP, sought: InputSearch, search: BeamSearch, end_id: int | None) -> list[Hypothesis]:
     live: list[tuple[float, Ids]] = [(0.0, ())]
     found: list[Hypothesis] = []
     length = 0
@@ -59,57 +61,57 @@ def naive_beam_search(log_p: LogP, task: Task, search: BeamSearch, end_id: int |
             options = [
                 (total + score, parent, token)
                 for token, score in enumerate(scores)
-                if score > -math.inf and is_allowed(ids, token, task, search, end_id)
+                if score > -math.inf and is_allowed(ids, token, sought, search, end_id)
             ]
             if not options:
                 stuck.add(parent)
             candidates += options
-        kept = shared_out(candidates, live, task, search, end_id)
+        kept = shared_out(candidates, live, sought, search, end_id)
         cut = set(range(len(live))) - {parent for _, parent, token in kept if token == end_id}
         found += [
-            hypothesis(ids, total, len(ids), task, search, ended=False)
+            hypothesis(ids, total, len(ids), sought, search, ended=False)
             for parent, (total, ids) in enumerate(live)
-            if parent in (stuck | cut if length > task.max_tokens else stuck)
+            if parent in (stuck | cut if length > sought.max_tokens else stuck)
         ]
         next_live = []
         for total, parent, token in kept:
             ids = live[parent][1]
             if token == end_id:
-                found.append(hypothesis(ids, total, length, task, search, ended=True))
-            elif end_id is None and length == task.max_tokens:
-                found.append(hypothesis((*ids, token), total, length, task, search, ended=True))
-            elif length <= task.max_tokens:
+                found.append(hypothesis(ids, total, length, sought, search, ended=True))
+            elif end_id is None and length == sought.max_tokens:
+                found.append(hypothesis((*ids, token), total, length, sought, search, ended=True))
+            elif length <= sought.max_tokens:
                 next_live.append((total, (*ids, token)))
         live = next_live
     return ranked(found, search.n_best)
 
 
-def shared_out(candidates: list, live: list, task: Task, search: BeamSearch, end_id: int | None) -> list:
+def shared_out(candidates: list, live: list, sought: InputSearch, search: BeamSearch, end_id: int | None) -> list:
     """The `width` best candidates; with required phrases by turns from each bank, the highest bank first."""
     best = sorted(candidates, key=lambda one: (-one[0], one[1], one[2]))
     banks: dict[int, list] = {}
     for total, parent, token in best:
         ids = live[parent][1] if token == end_id else (*live[parent][1], token)
-        banks.setdefault(sum(progress(phrase, ids) for phrase in task.required), []).append((total, parent, token))
+        banks.setdefault(sum(progress(phrase, ids) for phrase in sought.required), []).append((total, parent, token))
     kept = []
     while any(banks.values()):
         kept += [banks[bank].pop(0) for bank in sorted(banks, reverse=True) if banks[bank]]
     return kept[: search.width]
 
 
-def every_sequence(size: int, end_id: int | None, task: Task) -> Iterator[Ids]:
+def every_sequence(size: int, end_id: int | None, sought: InputSearch) -> Iterator[Ids]:
     """All sequences that may be an answer, as far as their lengths say."""
     tokens = [token for token in range(size) if token != end_id]
-    for length in range(task.max_tokens + 1) if end_id is not None else [task.max_tokens]:
+    for length in range(sought.max_tokens + 1) if end_id is not None else [sought.max_tokens]:
         yield from product(tokens, repeat=length)
 
 
-def exact_best(log_p: LogP, size: int, task: Task, search: BeamSearch, end_id: int | None) -> list[Hypothesis]:
+def exact_best(log_p: LogP, size: int, sought: InputSearch, search: BeamSearch, end_id: int | None) -> list[Hypothesis]:
     """The best of all sequences."""
     found = []
-    for ids in every_sequence(size, end_id, task):
+    for ids in every_sequence(size, end_id, sought):
         whole = ids if end_id is None else (*ids, end_id)
-        if all(is_allowed(whole[:place], token, task, search, end_id) for place, token in enumerate(whole)):
+        if all(is_allowed(whole[:place], token, sought, search, end_id) for place, token in enumerate(whole)):
             total = sum(log_p(whole[:place])[token] for place, token in enumerate(whole))
-            found.append(hypothesis(ids, total, len(whole), task, search, ended=True))
+            found.append(hypothesis(ids, total, len(whole), sought, search, ended=True))
     return ranked([one for one in found if one.is_complete and one.log_probability > -math.inf], search.n_best)

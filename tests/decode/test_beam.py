@@ -19,7 +19,7 @@ from ensue.decode.beam import beam_search
 from ensue.decode.candidates import best_ids
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import BeamSearch, Task
+from ensue.decode.search import BeamSearch, InputSearch
 from ensue.errors import EnsueError
 from ensue.types import State
 from training.tiny import some_slow
@@ -33,7 +33,7 @@ class Case(NamedTuple):
     model: Toy
     end_id: int | None
     search: BeamSearch
-    tasks: list[Task]
+    searches: list[InputSearch]
     inputs: list[int]
     demands: dict[str, Any]
 
@@ -79,11 +79,11 @@ def drawn(seed: int) -> Case:
         }
         try:
             made = BeamSearch(**search)
-            tasks = [made.for_input(*of_input) for of_input in zip(*demands.values(), strict=True)]
+            searches = [made.for_input(*of_input) for of_input in zip(*demands.values(), strict=True)]
         except EnsueError:
             continue
         model = Toy(size, seed, levels=rng.choice([0, 0, 2]))
-        return Case(model, end_id, made, tasks, rng.sample(range(900), inputs), demands)
+        return Case(model, end_id, made, searches, rng.sample(range(900), inputs), demands)
 
 
 def assert_same(found: list[Hypothesis], wanted: list[Hypothesis], about: object = None) -> None:
@@ -96,8 +96,8 @@ def assert_same(found: list[Hypothesis], wanted: list[Hypothesis], about: object
 
 def check_against_the_naive_search(seed: int) -> None:
     case = drawn(seed)
-    for found, task, input in zip(case.found(), case.tasks, case.inputs, strict=True):
-        assert_same(found, naive_beam_search(case.model.log_p(START, input), task, case.search, case.end_id), seed)
+    for found, sought, input in zip(case.found(), case.searches, case.inputs, strict=True):
+        assert_same(found, naive_beam_search(case.model.log_p(START, input), sought, case.search, case.end_id), seed)
 
 
 def check_all(seeds: range) -> None:
@@ -109,10 +109,10 @@ def check_against_enumeration(seed: int) -> None:
     case = drawn(seed)
     search = replace(case.search, width=2000)
     complete = [[one for one in found if one.is_complete] for found in case.found(search)]
-    for found, task, input in zip(complete, case.tasks, case.inputs, strict=True):
+    for found, sought, input in zip(complete, case.searches, case.inputs, strict=True):
         log_p = case.model.log_p(START, input)
         every = replace(search, n_best=search.width)
-        wanted = exact_best(log_p, case.model.vocabulary_size, task, every, case.end_id)
+        wanted = exact_best(log_p, case.model.vocabulary_size, sought, every, case.end_id)
         by_ids = {one.ids: one for one in wanted}
         # equal sums round differently in another order of addition, so which one of equal scores comes first is open
         assert_same(found, [by_ids[one.ids] for one in found], seed)
@@ -214,7 +214,7 @@ def test_neither_other_inputs_nor_their_order_change_what_is_found() -> None:
 def greedy(case: Case, number: int) -> tuple[int, ...]:
     ids: tuple[int, ...] = ()
     log_p = case.model.log_p(START, case.inputs[number])
-    while len(ids) < case.tasks[number].max_tokens:
+    while len(ids) < case.searches[number].max_tokens:
         scores = log_p(ids)
         best = scores.index(max(scores))
         if best == case.end_id:
@@ -226,7 +226,7 @@ def greedy(case: Case, number: int) -> tuple[int, ...]:
 def test_width_1_is_greedy() -> None:
     for seed in range(40):
         case = drawn(seed)._replace(search=BeamSearch(1), demands={})
-        case = case._replace(demands={"max_tokens": [task.max_tokens for task in case.tasks]})
+        case = case._replace(demands={"max_tokens": [sought.max_tokens for sought in case.searches]})
         for number, (found,) in enumerate(case.found()):
             assert found.ids == greedy(case, number)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from engine.twins import CELLS, Unrolled, built, close, engine, everything, given, kept, naive, needs_compiler, run
-from ensue.engine import Execution, HeldWeights, executing, explain
+from ensue.engine import CachedWeights, Execution, executing, explain
 from ensue.nn import LSTM
 from ensue.nn.recurrent.zoneout import GivenMasks
 from ensue.types import leaves
@@ -126,7 +126,7 @@ def test_held_weights_change_no_bit(rows: int) -> None:
     """W, with more rows than the kernels read at once, and U."""
     torch.manual_seed(0)
     layer, x = LSTM(d_in=600, d_out=40), torch.randn(rows, 5, 600)
-    held = HeldWeights()
+    held = CachedWeights()
     with torch.no_grad():
         y, state = layer(x)
         for _ in range(2):

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import save
 
-from ensue.data.frames.series import Reading
+from ensue.data.frames.series import SeriesOptions
 from ensue.data.frames.source import FrameSource
 from fuzz.case import Case
 from fuzz.damage import damaged
@@ -43,7 +43,7 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
 
 
 def _read(place: str) -> None:
-    for series in FrameSource(place, Reading(missing="mean")):
+    for series in FrameSource(place, SeriesOptions(missing="mean")):
         assert series.frames.ndim == 2
         assert series.frames.size
         assert not np.isinf(series.frames).any()

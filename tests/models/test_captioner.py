@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.models.build_frames import build_captioner
 from ensue.models.captioner import Captioner, DrawnLooks, uneven_looks
 from ensue.models.frame_features import FrameFeatures
-from ensue.models.frame_specification import FrameFeatureSpecification, GridSpecification, LookingSpecification
+from ensue.models.frame_specification import CaptionAttention, FrameFeatureSpecification, GridSpecification
 from ensue.models.specification import (
     ONE_WAY,
     ElmanEncoder,
@@ -32,7 +32,7 @@ def captioner(grid: GridSpecification = NO_GRID, width: int = D, decoder: Any = 
     features = FrameFeatures(FrameFeatureSpecification(), torch.zeros(width), torch.ones(width))
     model = build_captioner(
         features, grid, NoEncoder(kind="none"), ONE_WAY, PairTokens(d_embedding=3),
-        decoder or ElmanEncoder(kind="elman", d_model=4), LookingSpecification(**attention), TextHead(),
+        decoder or ElmanEncoder(kind="elman", d_model=4), CaptionAttention(**attention), TextHead(),
         rows=6, target_size=V,
     ).double()  # fmt: skip
     with torch.no_grad():  # far from the gentle values that training begins with
@@ -144,8 +144,8 @@ def test_decoders_of_all_kinds_look_at_a_grid() -> None:
 
 def test_tables_that_do_not_go_together() -> None:
     with pytest.raises(ValueError, match=r"attention\.hard needs"):
-        LookingSpecification(hard=True, kind="dot")
+        CaptionAttention(hard=True, kind="dot")
     with pytest.raises(ValueError, match=r"attention\.before and attention\.feeding"):
-        LookingSpecification(feeding=True)
+        CaptionAttention(feeding=True)
     with pytest.raises(ValueError, match="has no state that could begin"):
         captioner(decoder=NoEncoder(kind="none"))

@@ -7,7 +7,7 @@ from torch import nn
 from ensue.decode.beam import beam_search
 from ensue.decode.reader import Ensemble
 from ensue.decode.search import BeamSearch
-from ensue.engine import HeldWeights
+from ensue.engine import CachedWeights
 from ensue.errors import ContextError
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import EncoderDecoder
@@ -129,7 +129,7 @@ def test_a_search_finds_the_same(positions):
 
 def test_changed_weights_are_read_again():
     """Also where torch has no sign of a change: address and version stay. Where they are held, nobody looks."""
-    model, held = model_of(), HeldWeights()
+    model, held = model_of(), CachedWeights()
     with held.used(), torch.inference_mode():
         both(model)
     both(model)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.engine import HeldWeights
+from ensue.engine import CachedWeights
 from ensue.models import form_memory
 from ensue.models.form_memory import FormMemory
 from ensue.models.word_features import EncodedForms, WordFeatures
@@ -113,7 +113,7 @@ def test_changed_weights_are_noticed(part: str) -> None:
     agrees(found, ["bird", "the"])
     for parameter in getattr(found.features, part).parameters():
         parameter.data.copy_(0.5 * parameter)
-    with HeldWeights().used():
+    with CachedWeights().used():
         agrees(found, ["the"])
     expected = found.features.form_vectors(EncodedForms.of(LEXICON.encode(["the"]), CPU))
     table, index = found.look_up(["the"])

@@ -10,7 +10,7 @@ from torch import Tensor
 from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.frame_specification import FrameFeatureSpecification, GlimpseSpecification
-from ensue.models.glimpse_reader import GlimpseReader, Reading, bound
+from ensue.models.glimpse_reader import GlimpseReader, ReadSymbols, bound
 from ensue.models.specification import GRUEncoder
 from ensue.nn.draws import PartOfBatch, drawing_for
 
@@ -68,7 +68,7 @@ def test_the_gradient_is_that_of_the_expected_bound(ways: int, targets: list[int
 
 def test_a_baseline_takes_away_what_it_expects() -> None:
     """What is expected of each symbol does not change the gradient's mean, but its size."""
-    found = Reading(
+    found = ReadSymbols(
         torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1)
     )
     found.means.requires_grad_()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.compact_texts import Ragged
-from ensue.tasks.labeling.decoding import Contexts
+from ensue.tasks.labeling.decoding import SentenceGroups
 
 
 @given(data=st.data(), lengths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
@@ -14,7 +14,7 @@ def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> N
     flat = [length for context in lengths for length in context]
     starts = np.cumsum([0, *flat], dtype=np.int64)
     words = np.arange(100, 100 + starts[-1])
-    contexts = Contexts(Ragged(words, starts), [len(context) for context in lengths])
+    contexts = SentenceGroups(Ragged(words, starts), [len(context) for context in lengths])
     assert contexts.are_sentences == all(len(context) == 1 for context in lengths)
     assert contexts.words.lengths.tolist() == [sum(context) for context in lengths]
     rows = np.array(data.draw(st.permutations(range(len(lengths)))))[: data.draw(st.integers(1, len(lengths)))]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import RecipeError
-from ensue.models.bidirectional import Way
+from ensue.models.bidirectional import Direction
 from ensue.recipe import Recipe
 from ensue.tasks import DEFAULT_TASK, TASKS, task_entry
 from ensue.tasks.bidirectional_language_modeling.task import TwoWayBatch
@@ -92,7 +92,7 @@ def test_another_name_is_one_line(name: object) -> None:
 
 
 def test_a_batch_slices_its_fields() -> None:
-    batch = TwoWayBatch(*(Way(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False)
+    batch = TwoWayBatch(*(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False)
     some = batch.part(slice(1, 3))
     assert (batch.rows, some.rows, some.count, some.first) == (3, 2, 4, False)
     assert some.leftward.targets.tolist() == [[10], [11]]

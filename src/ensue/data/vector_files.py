@@ -58,25 +58,25 @@ def _write_json(path: Path, rows: Iterable[Row]) -> int:
 
 
 def _write_array(path: Path, rows: Iterable[Row]) -> int:
-    _, vectors = _held(rows)
+    _, vectors = _collected(rows)
     with _opened(path) as file:
         np.save(file, vectors)
     return len(vectors)
 
 
 def _write_text(path: Path, rows: Iterable[Row]) -> int:
-    words, vectors = _held(rows)
+    words, vectors = _collected(rows)
     write_word2vec(path, words, vectors, binary=False)
     return len(words)
 
 
 def _write_binary(path: Path, rows: Iterable[Row]) -> int:
-    words, vectors = _held(rows)
+    words, vectors = _collected(rows)
     write_word2vec(path, words, vectors, binary=True)
     return len(words)
 
 
-def _held(rows: Iterable[Row]) -> tuple[list[str], NDArray[np.float32]]:
+def _collected(rows: Iterable[Row]) -> tuple[list[str], NDArray[np.float32]]:
     texts, vectors = [], []
     for text, vector in rows:
         texts.append(text)

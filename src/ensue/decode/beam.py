@@ -108,10 +108,10 @@ def beam_search(
     count = len(starts)
     demands = prefixes or [()] * count, max_tokens or [search.max_tokens] * count, required or [()] * count
     assert {len(of_inputs) for of_inputs in demands} == {count}, "demands of another number of inputs"
-    tasks = [search.for_input(*of_input) for of_input in zip(*demands, strict=True)]
-    if not tasks:
+    searches = [search.for_input(*of_input) for of_input in zip(*demands, strict=True)]
+    if not searches:
         return []
-    frontier = Frontier(search, tasks, end_id, record)
+    frontier = Frontier(search, searches, end_id, record)
     with torch.inference_mode(), evaluating(model) if isinstance(model, nn.Module) else nullcontext():
         _search(model, state, starts, frontier)
     return frontier.results()
@@ -145,7 +145,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
 def _block(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Gives -∞ to what may not be the next token, in place."""
     if frontier.length == 1:
-        check_ids(frontier.tasks, log_p.shape[1], frontier.end_id, frontier.search.forbidden)
+        check_ids(frontier.searches, log_p.shape[1], frontier.end_id, frontier.search.forbidden)
     forced, kept = frontier.forced(), None
     if forced is not None:
         at = _at(forced, log_p)

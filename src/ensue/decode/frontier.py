@@ -15,29 +15,33 @@ from numpy.typing import NDArray
 from ensue.decode.candidates import Candidate, Chosen, Ids, Live, best_places, candidates_of
 from ensue.decode.hypotheses import Hypothesis, NBest
 from ensue.decode.phrases import Blocked, Forbidden, Requirements, repeated
-from ensue.decode.search import BeamSearch, Task
+from ensue.decode.search import BeamSearch, InputSearch
 
 
 class Frontier:
-    """The hypotheses of the inputs of `tasks`. What becomes of each candidate is added to `record`, if it is given."""
+    """The hypotheses of all `searches`. Candidates and what becomes of them are added to `record`, if it is given."""
 
     def __init__(
-        self, search: BeamSearch, tasks: Sequence[Task], end_id: int | None, record: list[Candidate] | None = None
+        self,
+        search: BeamSearch,
+        searches: Sequence[InputSearch],
+        end_id: int | None,
+        record: list[Candidate] | None = None,
     ) -> None:
-        self.search, self.tasks, self.end_id, self.record = search, tasks, end_id, record
-        self.complete, self.incomplete = ([NBest(search.n_best) for _ in tasks] for _ in range(2))
-        self.limits = np.array([task.max_tokens for task in tasks])
-        self.penalties = np.array([self._penalty(task.max_tokens + (end_id is not None)) for task in tasks])
-        self.prefixes = np.full((len(tasks), max(len(task.prefix) for task in tasks)), -1)
-        for row, task in zip(self.prefixes, tasks, strict=True):
-            row[: len(task.prefix)] = task.prefix
+        self.search, self.searches, self.end_id, self.record = search, searches, end_id, record
+        self.complete, self.incomplete = ([NBest(search.n_best) for _ in searches] for _ in range(2))
+        self.limits = np.array([sought.max_tokens for sought in searches])
+        self.penalties = np.array([self._penalty(sought.max_tokens + (end_id is not None)) for sought in searches])
+        self.prefixes = np.full((len(searches), max(len(sought.prefix) for sought in searches)), -1)
+        for row, sought in zip(self.prefixes, searches, strict=True):
+            row[: len(sought.prefix)] = sought.prefix
         self.forbidden = Forbidden(search.forbidden)
-        self.required = Requirements([task.required for task in tasks])
+        self.required = Requirements([sought.required for sought in searches])
         self.length = 1
         """The length of the hypotheses that the next token makes."""
-        shape = (len(tasks), 1)
+        shape = (len(searches), 1)
         progress = np.zeros((*shape, self.required.count), np.int64)
-        self.live = Live(np.arange(len(tasks)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
+        self.live = Live(np.arange(len(searches)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
 
     def _penalty(self, length: int) -> float:
         penalty: float = float(max(length, 1)) ** self.search.length_penalty

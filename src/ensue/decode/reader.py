@@ -28,7 +28,7 @@ LSTMs on a CPU (benchmarks/generation.py); for other layers it makes no differen
 """
 
 
-class WindowState(NamedTuple):
+class ReadState(NamedTuple):
     """The state of a model with a context, and what it was computed from."""
 
     inner: State
@@ -57,7 +57,7 @@ class Reader:
         if self.context is None:
             return read_prefixes(self.model, read, state), last
         window = torch.zeros(len(rows), self.context + 1, dtype=torch.long, device=device)
-        return WindowState(read_prefixes(self.model, read, state), state, *_filled(window, read)), last
+        return ReadState(read_prefixes(self.model, read, state), state, *_filled(window, read)), last
 
     def step(self, ids_t: Int[Tensor, " B"], state: State) -> tuple[Float[Tensor, "B V"], State]:
         """The scores of the next token after one more in each row, and the state after it."""
@@ -74,7 +74,7 @@ class Reader:
             inner = read_prefixes(self.model, [row[:-1] for row in rows], state.begun)
             window, lengths = _filled(window, rows)
         scores, inner = self._stepped(ids_t, inner)
-        return scores, WindowState(inner, state.begun, window, lengths)
+        return scores, ReadState(inner, state.begun, window, lengths)
 
     def _stepped(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         if self.takes_kernels and len(ids) >= KERNEL_ROWS:

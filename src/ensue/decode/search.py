@@ -62,36 +62,38 @@ class BeamSearch:
 
     def for_input(
         self, prefix: Sequence[int] = (), max_tokens: int | None = None, required: Sequence[Phrase] = ()
-    ) -> Task:
+    ) -> InputSearch:
         """The search of one input. Raises EnsueError if nothing can be found that meets all demands."""
         most = self.max_tokens if max_tokens is None else max_tokens
         check_whole("max_tokens", most, 1, MOST_TOKENS)
-        task = Task(tuple(prefix), most, tuple(dict.fromkeys(tuple(phrase) for phrase in (*self.required, *required))))
+        sought = InputSearch(
+            tuple(prefix), most, tuple(dict.fromkeys(tuple(phrase) for phrase in (*self.required, *required)))
+        )
         if self.min_tokens > most:
             raise EnsueError(f"min_tokens is {self.min_tokens}, and max_tokens is {most}")
-        if len(task.prefix) > most:
-            raise EnsueError(f"the prefix has {len(task.prefix)} tokens; max_tokens is {most}")
-        self._check_phrases(task)
-        return task
+        if len(sought.prefix) > most:
+            raise EnsueError(f"the prefix has {len(sought.prefix)} tokens; max_tokens is {most}")
+        self._check_phrases(sought)
+        return sought
 
-    def _check_phrases(self, task: Task) -> None:
-        if () in (*task.required, *self.forbidden):
+    def _check_phrases(self, sought: InputSearch) -> None:
+        if () in (*sought.required, *self.forbidden):
             raise EnsueError("a required or forbidden phrase is empty")
-        if (least := least_tokens(task.required)) > task.max_tokens:
-            raise EnsueError(f"the required phrases need {least} tokens; max_tokens is {task.max_tokens}")
+        if (least := least_tokens(sought.required)) > sought.max_tokens:
+            raise EnsueError(f"the required phrases need {least} tokens; max_tokens is {sought.max_tokens}")
         for forbidden in self.forbidden:
-            if _occurs(forbidden, task.prefix):
+            if _occurs(forbidden, sought.prefix):
                 raise EnsueError(f"the prefix has the forbidden phrase {forbidden}")
-            for required in task.required:
+            for required in sought.required:
                 if _occurs(forbidden, required):
                     raise EnsueError(f"the phrase {required} is required, and {forbidden} is forbidden")
         n = self.no_repeat_ngram
-        for required in task.required if n else ():
+        for required in sought.required if n else ():
             if len({required[start : start + n] for start in range(len(required) - n + 1)}) < len(required) - n + 1:
                 raise EnsueError(f"the required phrase {required} repeats tokens, against no_repeat_ngram = {n}")
 
 
-class Task(NamedTuple):
+class InputSearch(NamedTuple):
     """The search of one input: how its output begins, the most tokens of it, and what it must have."""
 
     prefix: tuple[int, ...]
@@ -99,9 +101,9 @@ class Task(NamedTuple):
     required: tuple[Phrase, ...]
 
 
-def check_ids(tasks: Sequence[Task], size: int, end_id: int | None, forbidden: Sequence[Phrase]) -> None:
+def check_ids(searches: Sequence[InputSearch], size: int, end_id: int | None, forbidden: Sequence[Phrase]) -> None:
     """Raises EnsueError for an id that a vocabulary of `size` does not have, and for the end symbol, in a phrase."""
-    ids = {id for task in tasks for phrase in (task.prefix, *task.required) for id in phrase}
+    ids = {id for sought in searches for phrase in (sought.prefix, *sought.required) for id in phrase}
     for id in ids.union(*forbidden):
         check_whole("an id of a prefix or phrase", id, 0, size - 1)
         if id == end_id:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ensue.engine.c_library import library
 from ensue.engine.c_source import Source
-from ensue.engine.held_weights import Kept
+from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.packing import Packing
-from ensue.engine.products import Bf16Kernel, Products, in_parts, products
+from ensue.engine.products import Bf16Kernel, ProductKernels, in_parts, products
 from ensue.engine.program import MOST_KEPT, Array, Program
 from ensue.engine.schedule import schedule
 from ensue.engine.storage import Arrays, Between, Finals, Storage, address, address_of_rows
@@ -32,7 +32,7 @@ void {name}(const range *of, const array *a, const final_state *finals, const in
 class CompiledPasses:
     """The passes of a program as functions of C; see `compiled`."""
 
-    def __init__(self, sources: dict[str, Source], functions: ctypes.CDLL, products: Products) -> None:
+    def __init__(self, sources: dict[str, Source], functions: ctypes.CDLL, products: ProductKernels) -> None:
         self._sources, self._functions, self._products = sources, functions, products
         self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
@@ -45,7 +45,7 @@ class CompiledPasses:
         *,
         finals: Finals,
         between: Between | None = None,
-        kept: Kept | None = None,
+        kept: PackedWeights | None = None,
     ) -> None:
         """As `PlainPasses.run`."""
         source, dtype = self._sources[name], self._products.dtype

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from ensue.engine.c_library import compiler
 from ensue.engine.c_passes import CompiledPasses, c_passes
+from ensue.engine.cached_weights import PackedWeights, cached_for
 from ensue.engine.feedback import Maker, run_fed
-from ensue.engine.held_weights import Kept, kept_for
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
@@ -102,7 +102,7 @@ def unroll(
         return found
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
-        kept = kept_for(runner, lambda: Kept(_weights(layer, runner)))
+        kept = cached_for(runner, lambda: PackedWeights(_weights(layer, runner)))
         return runner(_before(layer, runner, x, state, packing, kept), packing, kept)
 
     return _packed(layer, _runner(layer) if runner is None else runner, x, state, mask, run)
@@ -223,7 +223,7 @@ def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: B
 
 
 def _before(
-    layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, kept: Kept | None = None
+    layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, kept: PackedWeights | None = None
 ) -> list[Tensor]:
     """The arrays that the passes read, computed by torch from parameters, x and the state."""
     before = [packing.sorted(leaf).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.graph import Node
-from ensue.engine.held_weights import Kept
 from ensue.engine.operations import OPERATIONS
 from ensue.engine.packing import Packing
 from ensue.engine.program import Array, Program
@@ -30,7 +30,7 @@ class PlainPasses:
         *,
         finals: Finals,
         between: Between | None = None,
-        kept: Kept | None = None,
+        kept: PackedWeights | None = None,
     ) -> None:
         """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width).
 
@@ -56,7 +56,9 @@ class PlainPasses:
                 between(t)
 
     @staticmethod
-    def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: Kept | None = None) -> None:
+    def multiply(
+        a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: PackedWeights | None = None
+    ) -> None:
         """`out` is `a @ b`, or that is added to it. `kept` as in `run`."""
         if accumulate:
             out.addmm_(a, b)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ensue.engine.c_library import library
-from ensue.engine.held_weights import Kept
+from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.storage import address_of_matrix, address_of_rows
 from ensue.processor import features
 
@@ -35,7 +35,7 @@ _chosen: list[Bf16Kernel] = []
 """At most one: see `use_bf16_kernel`."""
 
 
-class Products:
+class ProductKernels:
     """The functions of `products.c`, for one type of number; see `products`."""
 
     def __init__(self, functions: ctypes.CDLL, dtype: torch.dtype) -> None:
@@ -48,7 +48,7 @@ class Products:
         """The address of the function that a compiled step calls."""
 
     def packed(
-        self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix", kept: Kept | None = None
+        self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix", kept: PackedWeights | None = None
     ) -> Tensor:
         """A (k, n) matrix, of any strides, as the kernels read it; `kept`: it is one of the weights that are held."""
         start = _pointer(address_of_matrix(name, matrix, self.dtype, sizes))
@@ -61,7 +61,7 @@ class Products:
         return found
 
     def multiply(
-        self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: Kept | None = None
+        self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: PackedWeights | None = None
     ) -> None:
         """`out` is `a @ b`, or that is added to it; `a` and `b` may be transposed, the rows of `out` have no gaps.
 
@@ -92,7 +92,7 @@ class Products:
 
 
 @cache
-def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Products | None:
+def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> ProductKernels | None:
     """None where they cannot be compiled, or the processor has no such kernel.
 
     `bf16_kernel` is for float32: factors in bfloat16, sums in float32.
@@ -101,7 +101,7 @@ def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Produ
     names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
     text = "\n".join((here / name).read_text(encoding="utf-8") for name in names)
     functions = library(text, dtype, DEFINES[bf16_kernel])
-    found = None if functions is None else Products(functions, dtype)
+    found = None if functions is None else ProductKernels(functions, dtype)
     return found if found is None or found.kernel == bf16_kernel else None
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ensue.engine.c_passes import CompiledPasses
+from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.graph import reachable
-from ensue.engine.held_weights import Kept
 from ensue.engine.overlays import overlays
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
@@ -69,7 +69,9 @@ class Runner:
         nodes = reachable([trace.output, *trace.states])
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
-    def __call__(self, tensors: Sequence[Tensor], packing: Packing, kept: Kept | None = None) -> tuple[Tensor, ...]:
+    def __call__(
+        self, tensors: Sequence[Tensor], packing: Packing, kept: PackedWeights | None = None
+    ) -> tuple[Tensor, ...]:
         """The outputs (N, d_out) and the final states (B, width). `kept` is for weights that are held."""
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Recurrence.apply(self, packing, *tensors)  # type: ignore[no-any-return, no-untyped-call]
@@ -91,7 +93,7 @@ class Runner:
 
     def forward(
         self, values: Values[Tensor], packing: Packing, *, keep: bool, between: AmongArrays | None = None,
-        kept: Kept | None = None,
+        kept: PackedWeights | None = None,
     ) -> tuple[Tensor, list[Tensor], Arrays]:  # fmt: skip
         """The outputs, the final states, and the arrays that `backward` will want.
 
@@ -179,7 +181,7 @@ class Runner:
         values: Values[Tensor],
         finals: Finals,
         between: AmongArrays | None,
-        kept: Kept | None = None,
+        kept: PackedWeights | None = None,
     ) -> None:
         if between is None:
             self.functions.run(name, arrays, packing, values.matrices, finals=finals, kept=kept)

@@ -47,7 +47,7 @@ class SwitchedOff(NamedTuple):
             raise EnsueError(
                 f'units to switch off are written "layer 1, cell: 3, 7-9" or "... = mean", not "{text:.80}"'
             )
-        return cls(form["units"].strip(), _numbers(form["numbers"]), _held(form["held"]))
+        return cls(form["units"].strip(), _numbers(form["numbers"]), _fixed_at(form["held"]))
 
 
 def switched_off(text: str) -> tuple[SwitchedOff, ...]:
@@ -81,7 +81,7 @@ def _range(text: str) -> range:
     return range(int(first), int(stop) + 1)
 
 
-def _held(text: str | None) -> float | None:
+def _fixed_at(text: str | None) -> float | None:
     if text is None or text.strip() == "mean":
         return 0.0 if text is None else None
     try:

@@ -25,7 +25,7 @@ TEXT_BEGIN, TEXT_END, FIRST_WORD = 0, 1, 2
 """Numbers of words in a batch."""
 
 
-class Way(NamedTuple):
+class Direction(NamedTuple):
     """The input of one direction: numbers of words (B, T), in the order of reading."""
 
     inputs: Tensor
@@ -33,7 +33,7 @@ class Way(NamedTuple):
     """(B, T): for each position the id of the word that is read next."""
 
 
-class BothWays(NamedTuple):
+class BothDirections(NamedTuple):
     """The features of one layer of each direction, (B, T, d_model) each, in the order of reading."""
 
     rightward: Tensor
@@ -65,7 +65,7 @@ class BidirectionalModel(nn.Module):
 
     @abstractmethod
     def layers_of_words(
-        self, features: Sequence[BothWays], mask: Bool[Tensor, "B T"], ids: Int[Tensor, "B T"] | None
+        self, features: Sequence[BothDirections], mask: Bool[Tensor, "B T"], ids: Int[Tensor, "B T"] | None
     ) -> list[Tensor]:
         """The vectors (B, T, d) of words in each layer, from what `read` gives behind a boundary, and their ids in the
         vocabulary.
@@ -87,7 +87,7 @@ class BidirectionalModel(nn.Module):
         state: State = None,
         *,
         mask: Bool[Tensor, "B T"] | None = None,
-    ) -> tuple[list[BothWays], State]:
+    ) -> tuple[list[BothDirections], State]:
         """The features of each layer after each word, those that the layers read first; and the state at the end."""
         vectors = self.words(words)
         ways, states = [], []
@@ -96,16 +96,16 @@ class BidirectionalModel(nn.Module):
             found, after = read_layers(layers, F.embedding(inputs, vectors), before, mask=mask)
             ways.append(found)
             states.append(after)
-        return [BothWays(*pair) for pair in zip(*ways, strict=True)], tuple(states)
+        return [BothDirections(*pair) for pair in zip(*ways, strict=True)], tuple(states)
 
     def beside(
-        self, features: BothWays, mask: Bool[Tensor, "B T"]
+        self, features: BothDirections, mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
         """The features of each direction at each of T words before it reads the word; they begin at a boundary."""
         return features.rightward[:, :-1], reverse_rows(features.leftward[:, :-1], mask)
 
     def including(
-        self, features: BothWays, mask: Bool[Tensor, "B T"]
+        self, features: BothDirections, mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
         """The features of each direction at each of T words once it has read the word; they begin at a boundary."""
         return features.rightward[:, 1:], reverse_rows(features.leftward[:, 1:], mask)
@@ -137,7 +137,7 @@ class BidirectionalLanguageModel(BidirectionalModel):
     def d_layers(self) -> int:
         return 2 * max(output_sizes(self.rightward))
 
-    def layers_of_words(self, features: Sequence[BothWays], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
+    def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
         """The vectors of words, twice side by side, and for each layer the features of both directions side by side,
         with zeros behind where they are smaller.
         """
@@ -148,7 +148,13 @@ class BidirectionalLanguageModel(BidirectionalModel):
             self.head.start_from_counts(counts)
 
     def loss(
-        self, words: Tensor, rightward: Way, leftward: Way, state: State = None, *, sample: WordSample | None = None
+        self,
+        words: Tensor,
+        rightward: Direction,
+        leftward: Direction,
+        state: State = None,
+        *,
+        sample: WordSample | None = None,
     ) -> tuple[Loss, State]:
         """The summed surprisal of all targets of both directions with their number, and the state at the end."""
         assert self.head is not None
@@ -186,7 +192,7 @@ class ContextModel(BidirectionalModel):
     def d_layers(self) -> int:
         return self.targets.d_out
 
-    def layers_of_words(self, features: Sequence[BothWays], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
+    def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
         """The vector of the word and that of its context, of which the word is no part."""
         assert ids is not None
         return [self.targets(ids), self.contexts(*self.beside(features[-1], mask))]
@@ -199,7 +205,7 @@ class ContextModel(BidirectionalModel):
         found: Tensor = self.context(torch.cat((left, right), dim=-1))
         return found
 
-    def loss(self, words: Tensor, rightward: Way, leftward: Way, noise: Int[Tensor, "B T K"]) -> Loss:
+    def loss(self, words: Tensor, rightward: Direction, leftward: Direction, noise: Int[Tensor, "B T K"]) -> Loss:
         """The summed loss of all words of rows that both directions read from end to end, with their number."""
         layers, _ = self.read(words, rightward.inputs, leftward.inputs)
         c = self.contexts(layers[-1].rightward, layers[-1].leftward.flip(1))
@@ -223,7 +229,7 @@ class WordRows(nn.Module):
         return F.embedding(ids, self.vectors)
 
 
-class OneWay(LanguageModel):
+class OneDirection(LanguageModel):
     """One direction of a bidirectional language model, to score a text whose distinct words have these `vectors`.
 
     The vectors are (F, d). It reads numbers of these words; `ids` (F,) are their ids in the softmax.

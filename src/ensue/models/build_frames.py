@@ -13,10 +13,10 @@ from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import FrameReader, PlainReader, StochasticReader, VariationalReader
 from ensue.models.frame_specification import (
     CanvasSpecification,
+    CaptionAttention,
     GlimpseSpecification,
     GridSpecification,
     LatentSpecification,
-    LookingSpecification,
     MixtureHeadSpecification,
 )
 from ensue.models.glimpse_reader import GlimpseReader
@@ -122,7 +122,7 @@ def build_captioner(
     directions: Directions,
     tokens: PairTokens,
     decoder: EncoderSpecification,
-    attention: LookingSpecification,
+    attention: CaptionAttention,
     head: TextHead,
     *,
     rows: int,
@@ -150,9 +150,7 @@ def build_captioner(
     )  # fmt: skip
 
 
-def _decoder(
-    decoder: EncoderSpecification, attention: LookingSpecification, *, d_in: int, d_memory: int
-) -> SequenceLayer:
+def _decoder(decoder: EncoderSpecification, attention: CaptionAttention, *, d_in: int, d_memory: int) -> SequenceLayer:
     """The layers of a decoder that looks before its step, or of one like those of `build_decoder`."""
     if (
         not attention.before

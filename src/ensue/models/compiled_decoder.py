@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import kept_for
+from ensue.engine import cached_for
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts, products
 from ensue.engine.storage import address
@@ -153,7 +153,7 @@ class CompiledDecoder:
         self._texts, self._memory = real.shape
         self._lengths = real.sum(1)
         self._read = [part.contiguous() for state in shared for part in state.content[:2]]
-        packed = kept_for(model, partial(_pack, model)) or _pack(model)
+        packed = cached_for(model, partial(_pack, model)) or _pack(model)
         sizes = (self._texts, self._memory, self.d)
         ends = [address("keys and values", part, self.dtype, sizes) for part in self._read]
         table = [number for n, layer in enumerate(packed.layers) for number in (*layer, *ends[2 * n : 2 * n + 2])]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.vector_index import VectorIndex
-from ensue.engine import Copy, are_held
+from ensue.engine import Copy, are_cached
 from ensue.models.word_features import EncodedForms, FormTable, WordFeatures
 from ensue.text.lexicon import Lexicon
 
@@ -82,7 +82,7 @@ class FormMemory:
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
         """A table with a row for each of `words`, and the number of each word's row, (N,)."""
         with self._lock:
-            if len(self._known.numbers) > self.most or not (are_held() or self._holds(words)):
+            if len(self._known.numbers) > self.most or not (are_cached() or self._holds(words)):
                 self.forget()
             known = self._known
             new = [word for word in dict.fromkeys(words) if word not in known.numbers]

@@ -83,7 +83,7 @@ class GridSpecification(Table):
     """Dropout on the vectors of the places."""
 
 
-class LookingSpecification(Attention):
+class CaptionAttention(Attention):
     """The table `[attention]` of a model that writes captions."""
 
     kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "additive"

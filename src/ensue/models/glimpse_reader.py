@@ -26,7 +26,7 @@ SLOWNESS = 0.02
 """A factor of E(r²), so that places change slowly while the symbols are learned."""
 
 
-class Looking(NamedTuple):
+class GlimpseState(NamedTuple):
     """Where reading is, in each of R = B · M ways through images: the state of the model between two glimpses."""
 
     seen: Float[Tensor, "R d"]
@@ -48,7 +48,7 @@ class SymbolRead(NamedTuple):
     baselines: Float[Tensor, "R N"]
 
 
-class Reading(NamedTuple):
+class ReadSymbols(NamedTuple):
     """The readings of M ways through B images, S symbols; zeros after the last one of an image."""
 
     logits: Float[Tensor, "B M S K"]
@@ -98,15 +98,15 @@ class GlimpseReader(nn.Module):
         x: Tensor = self.features(frames)
         return x.view(*x.shape[:2], -1, self.table.colors).permute(0, 3, 1, 2)
 
-    def begin(self, images: Float[Tensor, "B C H W"], ways: int) -> Looking:
+    def begin(self, images: Float[Tensor, "B C H W"], ways: int) -> GlimpseState:
         """The state before the first glimpse, in so many ways through each image."""
         seen = self.view(F.avg_pool2d(images, self.table.view, ceil_mode=True)).repeat_interleave(ways, 0)
         plan, planner = self.planner.step(seen)
-        return Looking(seen, plan, self.start.expand(len(seen), 2), self.reader.init_state(len(seen)), planner)
+        return GlimpseState(seen, plan, self.start.expand(len(seen), 2), self.reader.init_state(len(seen)), planner)
 
     def symbol(
-        self, images: Float[Tensor, "B C H W"], looking: Looking, noise: Float[Tensor, "R N 2"] | None = None
-    ) -> tuple[SymbolRead, Looking]:
+        self, images: Float[Tensor, "B C H W"], looking: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
+    ) -> tuple[SymbolRead, GlimpseState]:
         """The next symbol. Places are the means, or with `noise` from N(0, 1) they are drawn."""
         found = []
         for n in range(self.table.each):
@@ -118,13 +118,15 @@ class GlimpseReader(nn.Module):
             self.head(looking.seen), *(torch.stack(part, 1) for part in zip(*found, strict=True))
         ), looking
 
-    def mean_place(self, looking: Looking) -> Float[Tensor, "R 2"]:
+    def mean_place(self, looking: GlimpseState) -> Float[Tensor, "R 2"]:
         """Where the next glimpse is on average, (down, right)."""
         before = looking.means + self.move if self.table.relative else self.start
         mean: Tensor = before + SLOWNESS * self.place(looking.plan)
         return mean
 
-    def look(self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], looking: Looking) -> Looking:
+    def look(
+        self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], looking: GlimpseState
+    ) -> GlimpseState:
         """The state after the glimpse at these places."""
         patches = self.glimpses(images, places.view(len(images), -1, 2)).flatten(0, 1)
         seen, reader = self.reader.step(self.vector(patches, places), looking.reader)
@@ -133,7 +135,7 @@ class GlimpseReader(nn.Module):
 
     def forward(
         self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
-    ) -> Reading:
+    ) -> ReadSymbols:
         """Readings of images of so many symbols, the stop included. The longest come first."""
         ways, found = noise.shape[1], []
         looking = self.begin(images, ways)
@@ -145,7 +147,7 @@ class GlimpseReader(nn.Module):
             found.append(F.pad(part, (0, 0) * (part.dim() - 1) + (0, len(noise) * ways - len(part))) for part in symbol)
         stacked = (torch.stack(part, 1) for part in zip(*found, strict=True))
         parts = (part.view(-1, ways, *part.shape[1:]) for part in stacked)
-        return Reading(*(part.float() if part.dtype is torch.bfloat16 else part for part in parts))
+        return ReadSymbols(*(part.float() if part.dtype is torch.bfloat16 else part for part in parts))
 
     def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
         """The bound of the surprisal of symbols and stop in nats, summed over the images, and the number of images.
@@ -182,7 +184,9 @@ class GlimpseReader(nn.Module):
         return logp, places
 
 
-def bound(found: Reading, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0) -> Float[Tensor, " B"]:
+def bound(
+    found: ReadSymbols, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0
+) -> Float[Tensor, " B"]:
     """`-1/M Σ_m log p(y | l^m)` of each image, which on average bounds `-log p(y)`; with the gradient of that average.
 
     The gradient of the places is `-1/M Σ_m Σ_n (R_n - b_n) ∇ log p(l_n)`, times `policy`. R_n is the log-probability of

@@ -173,14 +173,14 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
             raise DamagedError(f"{path}: not of this model: {key} should be in {dtype}, is in {value.dtype}")
         if value.shape not in ((), shape) or (value.dim() == 0) != (name == "step" or not shape):
             raise DamagedError(f"{path}: not of this model: {key} should be {tuple(shape)}, is {tuple(value.shape)}")
-        state.setdefault(int(index), {})[name] = value if name == "step" else _held(value, parameters[int(index)])
+        state.setdefault(int(index), {})[name] = value if name == "step" else _local_part(value, parameters[int(index)])
     expected = MOMENTS[type(optimizer)]
     if wrong := next((found for found in state.values() if found.keys() != expected), None):
         raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected)}, not {_list(wrong)}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _held(whole: Tensor, parameter: Tensor) -> Tensor:
+def _local_part(whole: Tensor, parameter: Tensor) -> Tensor:
     """The part of a tensor that this process holds, as of a parameter."""
     held = torch.empty_like(parameter, requires_grad=False)
     ranks().take(held, whole)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.decode.lanes import Lanes
-from ensue.engine import HeldWeights
+from ensue.engine import CachedWeights
 from ensue.models.modules import device_of, evaluating
 from ensue.serving.metrics import Metrics
 from ensue.serving.row import Chooser, Row, SessionState, logprobs_of
@@ -36,7 +36,7 @@ class Loop:
     """A thread that steps `model`. `submit` may be called from any thread."""
 
     def __init__(
-        self, model: Any, *, rows: int, weights: HeldWeights, metrics: Metrics, name: str,
+        self, model: Any, *, rows: int, weights: CachedWeights, metrics: Metrics, name: str,
         report: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self.model, self.most, self.weights = model, rows, weights

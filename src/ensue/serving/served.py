@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ensue.engine import HeldWeights
+from ensue.engine import CachedWeights
 from ensue.library import load
 from ensue.runs.directory import RunDirectory
 from ensue.serving.api import Model
@@ -35,7 +35,7 @@ class Served:
         self.routes = [path for command, path in paths.items() if command in commands]
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
-        weights = HeldWeights()
+        weights = CachedWeights()
         self.worker = Worker(f"worker of {self.name}", weights.used, long=long)
         """The thread that computes text by text, so that each gets what it would get alone."""
         self.loop: Loop | None = None

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.metrics.confusion import brief
-from ensue.ranks import held, ranks
+from ensue.ranks import local_part, ranks
 from ensue.recipe import TrainRecipe
 from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, give_parts, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
@@ -379,4 +379,4 @@ class Trainer:
 
 def _is_finite(found: Tensor | None) -> bool:
     """Whether what is here of a tensor is finite."""
-    return found is None or bool(torch.isfinite(held(found)).all())
+    return found is None or bool(torch.isfinite(local_part(found)).all())

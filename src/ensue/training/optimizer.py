@@ -20,7 +20,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from ensue.errors import RecipeError
 from ensue.models.levels import levels_of
 from ensue.models.modules import copied
-from ensue.ranks import held, is_in_parts
+from ensue.ranks import is_in_parts, local_part
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
 
@@ -181,7 +181,9 @@ class Average:
         Weights that are not trained stay as they are. Some are -inf, of which there is no mean.
         """
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
-        ours_and_theirs = ((held(ours), held(theirs.detach())) for ours, theirs in pairs if theirs.requires_grad)
+        ours_and_theirs = (
+            (local_part(ours), local_part(theirs.detach())) for ours, theirs in pairs if theirs.requires_grad
+        )
         averaged, trained = zip(*ours_and_theirs, strict=True)
         decay = min(self.decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(averaged, trained, step)  # type: ignore[no-untyped-call]

@@ -28,7 +28,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, SilentError, TrainingError
-from ensue.ranks import Ranks, held, is_in_parts, ranks, together
+from ensue.ranks import Ranks, is_in_parts, local_part, ranks, together
 
 
 def packed(value: Any) -> bytes:
@@ -125,7 +125,7 @@ class Processes(Ranks):
         if is_in_parts(tensor):
             most = -(-len(whole) // self.size)  # rows of a process; the last ones have fewer, or none
             whole = whole[self.rank * most : (self.rank + 1) * most]
-        held(tensor).copy_(whole)
+        local_part(tensor).copy_(whole)
 
     def gathered(self, found: Any) -> list[Any]:
         """The values of the processes, by rank."""

@@ -22,7 +22,7 @@ from ensue.models.levels import called_layers
 from ensue.models.modules import copied
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import PartOfBatch, drawing_for
-from ensue.ranks import held
+from ensue.ranks import local_part
 from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
@@ -72,7 +72,7 @@ class ShardedGradients(Gradients):
         return found
 
     def clip(self, most: float) -> float:
-        parts = [held(p.grad) for p in self.model.parameters() if p.dim() and p.grad is not None]
+        parts = [local_part(p.grad) for p in self.model.parameters() if p.dim() and p.grad is not None]
         squares = sum((part.double().square().sum() for part in parts), torch.zeros((), dtype=torch.float64))
         alike = [scalar.grad for scalar in self.scalars if scalar.grad is not None]
         norm = math.sqrt(float(self.ranks.add(squares.cpu())) + sum(float(gradient) ** 2 for gradient in alike))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import Reading, Series, as_vectors
+from ensue.data.frames.series import Series, SeriesOptions, as_vectors
 from ensue.errors import DataError, nearest
 from ensue.processor import memory
 
@@ -23,17 +23,17 @@ KEYS = ("frames", "lengths", "labels", "rate")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def read_npy(path: Path, reading: Reading) -> Iterator[Series]:
+def read_npy(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The series of a `.npy` file, which has no labels."""
     yield from split(path, {"frames": _loaded(path)})
 
 
-def read_npz(path: Path, reading: Reading) -> Iterator[Series]:
+def read_npz(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The series of a `.npz` file."""
     yield from split(path, _named(path, _loaded(path)))
 
 
-def read_safetensors(path: Path, reading: Reading) -> Iterator[Series]:
+def read_safetensors(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The series of a `.safetensors` file."""
     from safetensors.numpy import load  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import Reading, Series, as_vectors
+from ensue.data.frames.series import Series, SeriesOptions, as_vectors
 from ensue.errors import DataError
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -23,7 +23,7 @@ GRAY = {"1", "L", "LA", "La"}
 COLORED = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 
 
-def read_idx(path: Path, reading: Reading) -> Iterator[Series]:
+def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The images (N, rows, columns) of an idx file, with the labels of the file beside it, if there is one."""
     images = _read_idx(path)
     if images.ndim != 3:
@@ -67,7 +67,7 @@ def _read_idx(path: Path) -> NDArray[Any]:
     return values.astype(dtype.newbyteorder("="))
 
 
-def read_image(path: Path, reading: Reading) -> Iterator[Series]:
+def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The rows of an image, each (columns,) if it is gray, or (columns · 3,) if it has colors."""
     try:
         from PIL import Image  # noqa: PLC0415

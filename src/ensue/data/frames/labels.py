@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.frame_signs import PATH, dialect_of, table_rows
-from ensue.data.frames.series import Reading
+from ensue.data.frames.series import SeriesOptions
 from ensue.data.lines import Lines
 from ensue.errors import DataError, RecipeError
 
@@ -28,7 +28,7 @@ def is_manifest(path: Path, encoding: str) -> bool:
     return PATH in next(iter(table_rows(Lines.of(path, encoding=checked_encoding(encoding)))), [])
 
 
-def listed(path: Path, reading: Reading) -> Iterator[LabeledPath]:
+def listed(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
     """The files that a table names, relative to its folder, with labels and groups. Raises DataError for one that is
     not there.
     """
@@ -46,7 +46,7 @@ def listed(path: Path, reading: Reading) -> Iterator[LabeledPath]:
         yield LabeledPath(file, next(of_file), row.record.line, next(of_file))
 
 
-def by_pattern(paths: Sequence[Path], reading: Reading) -> Iterator[LabeledPath]:
+def by_pattern(paths: Sequence[Path], reading: SeriesOptions) -> Iterator[LabeledPath]:
     """The labels and groups in the names of files. Raises DataError for a name that does not fit."""
     pattern = reading.pattern
     expression = compiled(pattern, reading.group)

@@ -27,7 +27,7 @@ class LogMel(NamedTuple):
     """The least energy of a band; samples are from -1 to 1."""
 
 
-class Reading(NamedTuple):
+class SeriesOptions(NamedTuple):
     """How files become series."""
 
     sound: LogMel = LogMel()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import LogMel, Reading, Series
+from ensue.data.frames.series import LogMel, Series, SeriesOptions
 from ensue.errors import DataError
 
 FRAMES_AT_ONCE = 4096
@@ -74,7 +74,7 @@ def _mel(hertz: float) -> float:
     return 2595 * float(np.log10(1 + hertz / 700))
 
 
-def read_sound(path: Path, reading: Reading) -> Iterator[Series]:
+def read_sound(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The series of a WAV file. Raises DataError for another format, and for a recording without samples."""
     samples, rate = read_wav(path)
     if not len(samples):

@@ -15,11 +15,11 @@ from ensue.data.detection.format_table import FRAME_SUFFIXES, FRAME_TABLES, fram
 from ensue.data.files import expanded, files_of
 from ensue.data.frames import arrays, images, sounds, tables
 from ensue.data.frames.labels import LabeledPath, by_folder, by_pattern, is_manifest, listed
-from ensue.data.frames.series import Reading, Series
+from ensue.data.frames.series import Series, SeriesOptions
 from ensue.data.sources import digest_of
 from ensue.errors import DataError
 
-Reader = Callable[[Path, Reading], Iterator[Series]]
+Reader = Callable[[Path, SeriesOptions], Iterator[Series]]
 READERS: dict[str, Reader] = {
     "sound": sounds.read_sound,
     "npy": arrays.read_npy,
@@ -50,7 +50,7 @@ class FrameSource:
     Raises DataError for no file, and as they are read for a series that cannot be used.
     """
 
-    def __init__(self, location: str | Path, reading: Reading, *, shape: Shape | None = None) -> None:
+    def __init__(self, location: str | Path, reading: SeriesOptions, *, shape: Shape | None = None) -> None:
         self.location, self.number = numbered(str(location))
         self.reading, self.shape = reading, shape
         self.manifest: Path | None = None
@@ -122,7 +122,7 @@ def numbered(location: str) -> tuple[str, int | None]:
     return found[1], int(found[2])
 
 
-def _check_numbers(series: Series, reading: Reading) -> None:
+def _check_numbers(series: Series, reading: SeriesOptions) -> None:
     finite = np.isfinite(series.frames)
     if finite.all():
         return

@@ -13,7 +13,7 @@ import numpy as np
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.frame_signs import SERIES, dialect_of
-from ensue.data.frames.series import Reading, Series, as_vectors
+from ensue.data.frames.series import Series, SeriesOptions, as_vectors
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
 
@@ -46,7 +46,7 @@ class Header(NamedTuple):
     names: tuple[str, ...]
 
 
-def read_table(path: Path, reading: Reading) -> Iterator[Series]:
+def read_table(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """The series of a table, one after another. Without a column of series it is one, with the name of the file.
 
     Raises DataError, with the line, for a cell that is no number, a series that goes on after another one, and gaps in
@@ -72,7 +72,7 @@ def read_table(path: Path, reading: Reading) -> Iterator[Series]:
         )  # fmt: skip
 
 
-def _header(rows: list[list[str]], reading: Reading, path: Path) -> Header:
+def _header(rows: list[list[str]], reading: SeriesOptions, path: Path) -> Header:
     names = [name.strip() for name in rows[0]] if rows else []
     if len(set(names)) < len(names) or "" in names:
         raise DataError("the first row has a name twice, or none; expected the names of the columns", path, 1)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ensue.data.detection.kind import Taken
-from ensue.data.frames.series import Reading, Series, Vectors
+from ensue.data.frames.series import Series, SeriesOptions, Vectors
 from ensue.data.frames.source import FrameSource, kind_of
 from ensue.data.survey.counts import Lengths, Summary, fill
 from ensue.errors import DataError
@@ -70,7 +70,7 @@ def survey_frames(taken: Taken, location: str, labels: str, encoding: str) -> Fr
     """Counts all series, or those before the first that cannot be used, which is the summary's `error`. Missing values
     are counted, and are no mistake here.
     """
-    reading = Reading(missing="mean", labels=labels or Reading().labels, encoding=encoding)
+    reading = SeriesOptions(missing="mean", labels=labels or SeriesOptions().labels, encoding=encoding)
     summary = FrameSummary(taken, location, encoding)
     source = FrameSource(location, reading)
     try:

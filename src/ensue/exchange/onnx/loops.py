@@ -32,7 +32,7 @@ def loops_kept(model: nn.Module, trace: Trace) -> Iterator[None]:
             if isinstance(part, Recurrent):
                 changed.enter_context(replaced(part, "forward", _recurrent(part, trace)))
             elif isinstance(part, Bidirectional) and is_native(part.leftward):
-                changed.enter_context(replaced(part, "forward", _both_ways(part, trace)))
+                changed.enter_context(replaced(part, "forward", _both_directions(part, trace)))
         yield
 
 
@@ -153,7 +153,7 @@ def native(
     return trace.stand_in((*x.shape[:2], layer.d_out), x.dtype, y), final
 
 
-def _both_ways(layer: Bidirectional, trace: Trace) -> Callable[..., Any]:
+def _both_directions(layer: Bidirectional, trace: Trace) -> Callable[..., Any]:
     def forward(x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
         rightward, last = layer.rightward(x, mask=mask)
         start = layer.leftward.init_state(x.shape[0])

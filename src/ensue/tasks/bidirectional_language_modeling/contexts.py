@@ -79,7 +79,7 @@ class ContextModeling(BidirectionalLanguageModeling):
         return model.loss(batch.words, batch.rightward, batch.leftward, batch.noise), None
 
 
-class Contexts:
+class ContextObjective:
     """The objective of a model of contexts: to tell each word from words of noise, by what stands beside it."""
 
     def __init__(self, head: ContextOutput, length: int) -> None:
@@ -163,7 +163,7 @@ def noise_of(counts: Ids, power: float) -> Noise:
     return Noise(np.power(counts.astype(np.float64), power))
 
 
-def objective_of(recipe: BidirectionalRecipe) -> Perplexity | Contexts:
+def objective_of(recipe: BidirectionalRecipe) -> Perplexity | ContextObjective:
     """The objective of a model of this recipe."""
     head = recipe.head
-    return Contexts(head, recipe.train.segment_length) if isinstance(head, ContextOutput) else Perplexity(head)
+    return ContextObjective(head, recipe.train.segment_length) if isinstance(head, ContextOutput) else Perplexity(head)

@@ -32,7 +32,7 @@ MOST_WORDS = 1_000
 """The most words of a text that are looked at, in one piece."""
 MOST_MAPPED = 60
 """The most words that are put on a map, and the most for which those that fit are looked for."""
-WAYS = ("rightward", "leftward")
+DIRECTIONS = ("rightward", "leftward")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _predictions(head: SoftmaxHead, h: Tensor, ids: NDArray[np.int64]) -> Predic
 
 def _units(layers: SequenceLayer, seen: dict[str, list[Tensor]], way: str) -> list[Units]:
     """The units of a direction, in the order of the words; what was seen at the boundary is left out."""
-    step = 1 if way == WAYS[0] else -1
+    step = 1 if way == DIRECTIONS[0] else -1
     values = {tap: over_text(seen[tap])[1:].float().cpu().numpy()[::step] for tap in unit_taps(layers)}
     return [Units(layer, f"{way} {kind}", of_tap) for layer, kind, of_tap in named(values)]
 
@@ -134,14 +134,14 @@ def _expected(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section
     )
     return [
         text,
-        _both_ways(view, tokenizer),
+        _both_directions(view, tokenizer),
         *selection_section(view.units, count),
         *follower_section(view.units, list(view.properties), view.correlations),
         *saturation_section(view.units),
     ]
 
 
-def _both_ways(view: BidirectionalView, tokenizer: WordTokenizer) -> Section:
+def _both_directions(view: BidirectionalView, tokenizer: WordTokenizer) -> Section:
     assert view.rightward is not None
     assert view.leftward is not None
     right, left = view.rightward.surprisals, view.leftward.surprisals

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BothWays, ContextModel
+from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BothDirections, ContextModel
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReader
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
@@ -67,7 +67,7 @@ class WaysReading(PortableReading):
     def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
         return self.layers(model, given, *self.features(model, given))
 
-    def features(self, model: Any, given: Mapping[str, Tensor]) -> tuple[list[BothWays], Tensor]:
+    def features(self, model: Any, given: Mapping[str, Tensor]) -> tuple[list[BothDirections], Tensor]:
         """The features of each layer in both directions, and the mask (W, S) of the words."""
         rightward, leftward = (
             functional.pad(given[f"{self.prefix}{name}"], (1, 0), value=boundary)
@@ -79,7 +79,7 @@ class WaysReading(PortableReading):
         return features, mask_of(given[f"{self.prefix}rightward"], lengths)
 
     def layers(
-        self, model: Any, given: Mapping[str, Tensor], features: Sequence[BothWays], inside: Tensor
+        self, model: Any, given: Mapping[str, Tensor], features: Sequence[BothDirections], inside: Tensor
     ) -> list[Tensor]:
         """The vectors (W, S, d) of words in each layer, from these features."""
         found: list[Tensor] = model.layers_of_words(features, inside, given.get(f"{self.prefix}ids"))

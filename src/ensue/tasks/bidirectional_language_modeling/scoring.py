@@ -18,7 +18,7 @@ from ensue.models.bidirectional import (
     TEXT_BEGIN,
     TEXT_END,
     BidirectionalLanguageModel,
-    OneWay,
+    OneDirection,
 )
 from ensue.models.modules import evaluating
 from ensue.models.word_specification import NoOutput, SoftmaxOutput
@@ -86,7 +86,7 @@ def score_both_ways(
         ):
             table = vectors[FIRST_WORD:].clone()
             table[LINE_END] = vectors[boundary]
-            way = OneWay(table, layers, head, torch.from_numpy(text.ids).to(table.device))
+            way = OneDirection(table, layers, head, torch.from_numpy(text.ids).to(table.device))
             places = heard if heard is None or tokens is text.tokens else from_the_end(heard, len(tokens))
             scores = read(way, tokens, start_id=LINE_END, progress=progress, heard=places)
             found.append(replace(scores, unknown=text.unknown))

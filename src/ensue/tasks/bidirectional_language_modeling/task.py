@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.corpus.batches import Blocks, Segments, TokenBatch
-from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, Way
+from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, Direction
 from ensue.nn import WordSample
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
 from ensue.tasks.contract.task import Batch, Scores, Task, UnreadBatch, on_device, reset
@@ -24,8 +24,8 @@ class TwoWayBatch(Batch):
     """The distinct words of a batch, and what each direction reads and predicts, (B, T)."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"words", "sample"})
-    rightward: Way
-    leftward: Way
+    rightward: Direction
+    leftward: Direction
     words: Tensor
     sample: WordSample | None = None
     """The words that stand for the whole vocabulary."""
@@ -62,8 +62,8 @@ class TwoWayRows:
     ) -> TwoWayBatch:
         numbered, ids = self.reader.batch(self.text, right, left), self.text.ids
         return TwoWayBatch(
-            Way(on_device(numbered.rightward, device), on_device(ids[right_next], device)),
-            Way(on_device(numbered.leftward, device), on_device(ids[left_next], device)),
+            Direction(on_device(numbered.rightward, device), on_device(ids[right_next], device)),
+            Direction(on_device(numbered.leftward, device), on_device(ids[left_next], device)),
             on_device(numbered.words, device),
             first=first,
         )

@@ -15,7 +15,7 @@ from torch import Tensor
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
-from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel, BothWays
+from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel, BothDirections
 from ensue.models.modules import device_of
 from ensue.models.word_specification import CharacterWords, WordInput
 from ensue.tasks.texts.framing import batches_by_length
@@ -174,7 +174,7 @@ class SentenceReader:
         features, state = self.model.read(words, rightward, leftward, state, mask=real)
         inside = real[:, 1 + closed :]
         if closed:
-            features = [BothWays(*(way[:, :-1] for way in both)) for both in features]
+            features = [BothDirections(*(way[:, :-1] for way in both)) for both in features]
         layers = self.model.layers_of_words(features, inside, self._ids(sentences, inside))
         stacked = torch.stack(layers, 1).float().cpu().numpy()
         return [row[:, : len(words)].copy() for row, words in zip(stacked, sentences, strict=True)], state

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.models.frame_specification import GridSpecification, LookingSpecification
+from ensue.models.frame_specification import CaptionAttention, GridSpecification
 from ensue.models.specification import EncoderSpecification, NoEncoder, PairTokens, TextHead, describe_encoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.frames.recipe import Column, FramesData, FramesRecipe, FramesTrain
@@ -42,7 +42,7 @@ class CaptioningRecipe(FramesRecipe):
     encoder: EncoderSpecification = NoEncoder(kind="none")
     tokens: PairTokens = PairTokens()
     decoder: EncoderSpecification
-    attention: LookingSpecification = LookingSpecification()
+    attention: CaptionAttention = CaptionAttention()
     head: TextHead = TextHead()
     search: SearchTable = SearchTable()
     train: CaptionTrain

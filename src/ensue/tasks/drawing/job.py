@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from ensue.data.frames.series import Reading
+from ensue.data.frames.series import SeriesOptions
 from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import Painter
@@ -31,7 +31,7 @@ class DrawingJob(Job[Painter]):
         data = recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file or a folder of images")
-        self.fingerprint = FrameSource(data.train, Reading(encoding=data.encoding)).fingerprint()
+        self.fingerprint = FrameSource(data.train, SeriesOptions(encoding=data.encoding)).fingerprint()
         self.size = None if run is None else run.parts.size
         self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="images")
         self.parts = DrawingParts(self.split.train.size)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.frames.series import Reading, Series
+from ensue.data.frames.series import Series, SeriesOptions
 from ensue.data.frames.source import FrameSource
 from ensue.data.permutation import Permutation, mix
 from ensue.errors import DataError
@@ -61,7 +61,7 @@ def read_images(
     with a `group` one of that name. Raises DataError for images of several sizes, for values that are not from 0 to 1,
     and for what is no image.
     """
-    source = FrameSource(location, Reading(encoding=encoding, group=group))
+    source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
     images = images_of(islice(source, most), colors=colors, size=size, group=group)
     if images is None:
         raise DataError("no image in it", location)

@@ -11,7 +11,7 @@ from ensue.models.specification import Directions, EncoderSpecification
 from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe
 
 if TYPE_CHECKING:
-    from ensue.data.frames.series import Reading
+    from ensue.data.frames.series import SeriesOptions
 
 Column = Annotated[str, Field(min_length=1)]
 
@@ -55,12 +55,12 @@ class FramesRecipe(Recipe):
     directions: Directions = Directions()
     train: FramesTrain
 
-    def reading(self) -> Reading:
+    def reading(self) -> SeriesOptions:
         """How files become series."""
-        from ensue.data.frames.series import LogMel, Reading  # noqa: PLC0415  # imports numpy, which lists do without
+        from ensue.data.frames.series import LogMel  # noqa: PLC0415  # imports numpy, which lists do without
 
         data, features = self.data, self.features
         sound = LogMel(*(getattr(features, name) for name in LogMel._fields))
-        return Reading(
+        return SeriesOptions(
             sound, data.missing, data.series, data.labels, data.time, data.pattern, data.encoding, data.group
         )

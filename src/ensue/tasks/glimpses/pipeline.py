@@ -20,7 +20,7 @@ from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, sy
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
-from ensue.tasks.glimpses.task import MEANS, Ways, caption_of, check_glimpsed, read_images
+from ensue.tasks.glimpses.task import MEANS, PlaceDraws, caption_of, check_glimpsed, read_images
 from ensue.tasks.glimpses.view import MOST_IMAGES, ReadSeries, inspect_glimpses
 
 MOST_SAMPLES = 10_000
@@ -50,13 +50,13 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """
         check_whole("samples", samples, least=0, most=MOST_SAMPLES)
         check_whole("seed", seed, least=0, most=(1 << 32) - 1)
-        return [found for _, found, _ in self.read(self._given(texts), ways=Ways(samples, seed))]
+        return [found for _, found, _ in self.read(self._given(texts), ways=PlaceDraws(samples, seed))]
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:
         return (found for _, found, _ in self.read(series))
 
     def read(
-        self, series: Iterable[Series], *, with_captions: bool = False, ways: Ways | None = None
+        self, series: Iterable[Series], *, with_captions: bool = False, ways: PlaceDraws | None = None
     ) -> Iterator[tuple[Series, ReadSeries, float]]:
         """A stream of images with what is read in them and, if asked for, the surprisal of their captions. Places are
         their means, unless there are `ways` by which they are drawn.

@@ -37,7 +37,7 @@ class ReadImage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ways:
+class PlaceDraws:
     """How places are drawn: in so many ways through each image, over which probabilities are averaged and of which the
     first has the places. With none they are the means.
     """
@@ -46,7 +46,7 @@ class Ways:
     seed: int = 0
 
 
-MEANS = Ways()
+MEANS = PlaceDraws()
 
 
 def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[
 
 def read_images(
     model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int,
-    ways: Ways = MEANS,
+    ways: PlaceDraws = MEANS,
 ) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
     """The symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
     targets = targets_of(labels, captions)
@@ -103,7 +103,7 @@ def _read(
     batch: NDArray[np.int64],
     targets: NDArray[np.int64],
     most: int,
-    ways: Ways,
+    ways: PlaceDraws,
 ) -> Iterator[tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], float]]:
     """The three parts of a `ReadImage`, and the surprisal."""
     frames, count = frames_of(rows, batch, device_of(model)), ways.count or 1

@@ -20,7 +20,7 @@ from ensue.errors import DataError, RecipeError
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
-from ensue.tasks.labeling.decoding import Contexts, LabeledTexts, TaggedFrames
+from ensue.tasks.labeling.decoding import LabeledTexts, SentenceGroups, TaggedFrames
 from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.data import EncodedTexts, WordsData
@@ -236,7 +236,7 @@ class SentenceData(WordsData[Sentences]):
     def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
         """The sentences as the model reads them."""
         encoded = EncodedTexts(parts.lexicon, sentences.texts, sentences.columns)
-        found = Contexts(encoded.words, sentences.sizes)
+        found = SentenceGroups(encoded.words, sentences.sizes)
         subwords = None
         if self.tuned is not None:
             subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)

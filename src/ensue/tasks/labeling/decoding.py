@@ -40,7 +40,7 @@ class Places(NamedTuple):
     real: NDArray[np.bool_]
 
 
-class Contexts:
+class SentenceGroups:
     """Context n has the sentences from `firsts[n]` to `firsts[n + 1]` of `sentences`."""
 
     def __init__(self, sentences: Ragged, sizes: list[int]) -> None:
@@ -78,7 +78,7 @@ class LabeledTexts(NamedTuple):
     """
 
     texts: EncodedTexts
-    contexts: Contexts
+    contexts: SentenceGroups
     labels: list[list[Any]]
     words: Texts
     subwords: SubwordTexts | None = None
@@ -103,9 +103,9 @@ class TaggedFrames:
         """Frames have none."""
 
     @cached_property
-    def contexts(self) -> Contexts:
+    def contexts(self) -> SentenceGroups:
         """Where each series begins; its frames have no numbers."""
-        return Contexts(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
+        return SentenceGroups(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
     def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
         """The batch of these series, cut."""
@@ -131,7 +131,7 @@ class TaggedFrames:
 def tag_texts(
     model: Tagger,
     forms: FormTable,
-    contexts: Contexts,
+    contexts: SentenceGroups,
     columns: Sequence[Ragged] = (),
     contextual: Sequence[LayersOfTexts] = (),
     subwords: SubwordTexts | None = None,
@@ -166,7 +166,7 @@ class Emissions(NamedTuple):
 @torch.inference_mode()
 def tag_rows(
     model: Tagger,
-    contexts: Contexts,
+    contexts: SentenceGroups,
     emissions_of: Callable[[NDArray[np.int64]], Emissions],
     *,
     with_posteriors: bool = False,

@@ -32,7 +32,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.labeling.data import label_rows, read_contexts
-from ensue.tasks.labeling.decoding import Contexts, tag_texts
+from ensue.tasks.labeling.decoding import SentenceGroups, tag_texts
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
@@ -352,7 +352,7 @@ class LabelingPipeline(WordPipeline):
             path, posterior = self.model.head.one(emissions, with_posterior=confidence)
             yield self._answer(window[0], path, posterior, of)
             return
-        found = Contexts(words, list(map(len, contexts)))
+        found = SentenceGroups(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
         paths, posteriors = tag_texts(
             self.model, forms, found, columns, contextual, subwords, with_posteriors=confidence

@@ -26,7 +26,7 @@ from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import Words
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
-from ensue.tasks.labeling.decoding import Contexts, placed
+from ensue.tasks.labeling.decoding import SentenceGroups, placed
 from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
@@ -104,7 +104,7 @@ class Labeled(Protocol):
     """Labeled data in memory."""
 
     @property
-    def contexts(self) -> Contexts:
+    def contexts(self) -> SentenceGroups:
         """Which sentences are read together; a series of frames is a sentence and a context."""
 
     @property

@@ -15,7 +15,7 @@ from ensue.inspection.token_page import MOST_SHOWN, text_section, title_of
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.language_modeling.reasons_page import asks_section, explanation_section, switched_off_section
-from ensue.tasks.language_modeling.view import Asked, LanguageView, view_text
+from ensue.tasks.language_modeling.view import LanguageView, Question, view_text
 from ensue.text.characters import REPLACEMENT, CharacterTokenizer
 from ensue.text.tokenizer import UNKNOWN, Tokenizer
 from ensue.text.words import WordTokenizer
@@ -93,14 +93,14 @@ def _as_written(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str
     ]
 
 
-def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Asked | None:
+def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Question | None:
     if at is None and token is None:
         return None
     if at is not None:
         check_whole("at", at, 0, length)
         if at == 1:
             raise EnsueError("nothing is read before token 1 that could explain it")
-    return Asked(at - 1 if at else None, None if token is None else _id_of(tokenizer, token))
+    return Question(at - 1 if at else None, None if token is None else _id_of(tokenizer, token))
 
 
 def _id_of(tokenizer: Tokenizer, token: str) -> int:

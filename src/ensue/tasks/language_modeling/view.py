@@ -106,7 +106,7 @@ MOST_ATTENTION = 256
 """The most positions whose attention is kept."""
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A token whose probability is to be explained: its `place`, from 0 (None: behind the text), and its id.
 
     None is the token that stands there, or behind the text the most probable one.
@@ -152,7 +152,7 @@ def view_text(
     tokenizer: Tokenizer,
     ids: NDArray[np.int64],
     *,
-    asked: Asked | None = None,
+    asked: Question | None = None,
     off: Sequence[SwitchedOff] = (),
 ) -> LanguageView:
     """The view of a text of one token at least. A Transformer reads it in windows, as `score` does.
@@ -183,7 +183,7 @@ def view_text(
     )  # fmt: skip
 
 
-def _meant(asked: Asked, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
+def _meant(asked: Question, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
     """The place and the token that are asked for."""
     place = len(ids) if asked.place is None else asked.place
     if place > len(ids):

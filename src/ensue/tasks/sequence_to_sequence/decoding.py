@@ -20,7 +20,7 @@ from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.reader import Ensemble
 from ensue.decode.search import BeamSearch
-from ensue.engine import holding
+from ensue.engine import caching
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
@@ -68,7 +68,7 @@ def outputs(
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
-    with holding():
+    with caching():
         for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
             model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))

@@ -21,7 +21,7 @@ MOST_KNOWN = 1 << 17
 """The most words whose subwords are kept."""
 
 
-class Window(NamedTuple):
+class SubwordRow(NamedTuple):
     """A row that is read: ids, segments, and by place in it the slots of which the vector is kept, with weights."""
 
     ids: Ids
@@ -129,7 +129,7 @@ class SubwordReader:
         """The slot of the first word."""
         return int(self.whole and not self.framing.is_causal)
 
-    def _windows(self, parts: Sequence[Sequence[Ids]]) -> list[Window]:
+    def _windows(self, parts: Sequence[Sequence[Ids]]) -> list[SubwordRow]:
         begin, end = len(self.framing.begin), len(self.framing.end)
         body, segments, places, slots, weights = self._body(parts)
         if len(parts) > 1:
@@ -141,10 +141,10 @@ class SubwordReader:
             at = places[here] - span.begin + begin
             last = np.full(end, segments[-1] if len(segments) else 0)
             around = np.concatenate((np.zeros(begin, np.int64), segments[span.begin : span.end], last))
-            found.append(Window(ids, around, at, slots[here], weights[here]))
+            found.append(SubwordRow(ids, around, at, slots[here], weights[here]))
         return self._with_whole(found, sum(map(len, parts))) if self.whole else found
 
-    def _with_whole(self, windows: list[Window], words: int) -> list[Window]:
+    def _with_whole(self, windows: list[SubwordRow], words: int) -> list[SubwordRow]:
         """The windows of a text with the slot of the text: the sign before it, or for a causal model that behind it."""
         number = -1 if self.framing.is_causal else 0
         window = windows[number]

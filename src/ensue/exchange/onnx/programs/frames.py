@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from ensue.data.frames.series import LogMel, Reading
+from ensue.data.frames.series import LogMel, SeriesOptions
 from ensue.data.frames.source import FrameSource, Shape
 from ensue.errors import DataError
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
 model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
-reading = Reading(**{**config["reading"], "sound": LogMel(**config["reading"]["sound"])})
+reading = SeriesOptions(**{**config["reading"], "sound": LogMel(**config["reading"]["sound"])})
 shape = Shape(**{**config["shape"], "columns": tuple(config["shape"]["columns"])})
 
 

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
-_holding: ContextVar[HeldWeights | None] = ContextVar("holding", default=None)
+_caching: ContextVar[CachedWeights | None] = ContextVar("caching", default=None)
 
 
-class Kept:
+class PackedWeights:
     """The packed weights of one layer. `weights` are alive as long as this is, so an address is of one matrix."""
 
     def __init__(self, weights: list[Tensor]) -> None:
@@ -37,7 +37,7 @@ class Kept:
         return self._packed[key]
 
 
-class HeldWeights:
+class CachedWeights:
     """Whoever makes one says that the weights of the models that run inside of `used` stay as they are."""
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class HeldWeights:
     @contextmanager
     def used(self) -> Iterator[None]:
         """Inside of this block, and without gradients, layers take what was kept."""
-        token = _holding.set(self)
+        token = _caching.set(self)
         try:
             yield
         finally:
-            _holding.reset(token)
+            _caching.reset(token)
 
     def of(self, owner: Any, make: Callable[[], T]) -> T:
         """The value that is kept for `owner`, at first that of `make`."""
@@ -60,17 +60,17 @@ class HeldWeights:
         return kept
 
 
-def are_held() -> bool:
+def are_cached() -> bool:
     """Whether somebody says that weights stay as they are."""
-    return _holding.get() is not None
+    return _caching.get() is not None
 
 
-def holding() -> AbstractContextManager[None]:
+def caching() -> AbstractContextManager[None]:
     """Holds weights inside of a block, unless they are held already: for a call in which nobody else has a turn."""
-    return nullcontext() if are_held() else HeldWeights().used()
+    return nullcontext() if are_cached() else CachedWeights().used()
 
 
-def kept_for(owner: Any, make: Callable[[], T]) -> T | None:
+def cached_for(owner: Any, make: Callable[[], T]) -> T | None:
     """The value that is kept for `owner`. None outside of `used`, and where gradients are wanted."""
-    held = _holding.get()
+    held = _caching.get()
     return None if held is None or torch.is_grad_enabled() else held.of(owner, make)
