@@ -57,7 +57,10 @@ class FramesRecipe(Recipe):
 
     def reading(self) -> SeriesOptions:
         """How files become series."""
-        from ensue.data.frames.series import LogMel  # noqa: PLC0415  # imports numpy, which lists do without
+        from ensue.data.frames.series import (  # noqa: PLC0415  # imports numpy, which lists do without
+            LogMel,
+            SeriesOptions,
+        )
 
         data, features = self.data, self.features
         sound = LogMel(*(getattr(features, name) for name in LogMel._fields))
