@@ -89,7 +89,7 @@ from ensue.tasks.word_vectors.recipe import (
     WordVectorsData,
     WordVectorsTrain,
 )
-from ensue.tasks.words.recipe import TextsTrain
+from ensue.tasks.words.recipe import TextsTrain, WordsTuning
 
 PAGE = Path(__file__).with_name("recipes.md")
 BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
@@ -169,6 +169,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of word vectors", WordVectorsTrain),
     ("`[tuning]`", TuningRecipe),
     ("`[tuning]` of a language model, causal or masked", CorpusTuning),
+    ("`[tuning]` of a tagger or classifier of texts", WordsTuning),
 ]
 
 INNER = ("data", "train", "tuning")

@@ -89,6 +89,11 @@ class Classifier(nn.Module):
         read = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
         yield from (part for part in (*read, self.pooling, self.bag, self.head) if part is not None)
 
+    @property
+    def of_labels(self) -> str:
+        """The parameters with a row for each label, by what their names begin with."""
+        return "bag." if self.head is None else f"head.{len(self.head) - 1}."
+
     def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:
         """Sets the biases of the logits to the labels' shares of the training texts."""
         last = self.bag if self.head is None else self.head[-1]

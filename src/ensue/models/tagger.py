@@ -39,6 +39,8 @@ class Tagger(nn.Module):
 
     layers: SequenceLayer | SubwordEncoder
     features: Any  # of words or of frames, as whoever has the model knows
+    of_labels = "head."
+    """The parameters with a row for each tag, by what their names begin with."""
 
     def __init__(
         self,

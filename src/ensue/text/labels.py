@@ -71,6 +71,16 @@ class Classes(Stored):
         order = np.argsort(-probabilities, kind="stable")
         return tuple(self.names[id] for id in order if probabilities[id] >= max(self.threshold, at_least))
 
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The outputs of the model by name."""
+        return self.names
+
+    def with_those_of(self, other: Classes) -> Classes | None:
+        """Both together; None if only one of them has texts with several labels."""
+        together = sorted({*self.names, *other.names})
+        return Classes(together, multiple=self.multiple) if self.multiple == other.multiple else None
+
     def matrix(self, labels: Sequence[Collection[str]]) -> NDArray[np.bool_]:
         """Which text has which label, (N, K). Unknown labels are left out. A column of labels says it itself."""
         if isinstance(labels, LabelColumn):
@@ -118,6 +128,17 @@ class Labels(Stored):
         written = [self._written(tag) for tag in self.tags.symbols]
         self._place_of = {place: number for number, place in enumerate(dict.fromkeys(written))}
         self._places = np.array([self._place_of[place] for place in written])
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The tags, as the outputs of the model by name."""
+        return self.tags.symbols
+
+    def with_those_of(self, other: Labels) -> Labels | None:
+        """Both together; None if they are of different schemes."""
+        schemes = {(labels.scheme, labels.tag_scheme) for labels in (self, other)}
+        together = sorted({*self.names, *other.names})
+        return Labels(together, scheme=self.scheme, tag_scheme=self.tag_scheme) if len(schemes) == 1 else None
 
     @property
     def has_spans(self) -> bool:

@@ -15,7 +15,7 @@ from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numb
 from ensue.data.documents import Document, DocumentSource
 from ensue.data.frames.series import Series
 from ensue.data.parallel import batched, in_order
-from ensue.errors import DataError, listed
+from ensue.errors import DataError, RecipeError, listed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
@@ -119,6 +119,9 @@ class DocumentData(WordsData[Documents]):
         self.layout = source.layout
         self.read_as = f" ({self.layout})"
         super().__init__(recipe, run)
+        if self.kept is not None and (recipe.head.ngrams or recipe.tuning.rehearse):
+            wrong = "tuning.rehearse" if recipe.tuning.rehearse else "head.ngrams"
+            raise RecipeError(f"tuning.keep_labels of a classifier does not go with {wrong}")
         self.fingerprint = source.files.fingerprint()
         self.num_texts = 1 if self.layout.joined else max(1, len(self.layout.texts))
         self.subwords = subword_reader(recipe, self.tuned)

@@ -67,7 +67,9 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
         if len(counts) < 2:
             only = f'all {len(train):,} {data.unit} have the label "{next(iter(counts))}"' if counts else "no label"
             raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)
-        return Classes(sorted(counts), multiple=data.multiple)
+        found = Classes(sorted(counts), multiple=data.multiple)
+        kept = getattr(data, "kept", None)
+        return found if kept is None else kept.labels(found)
 
     @property
     def notes(self) -> list[str]:

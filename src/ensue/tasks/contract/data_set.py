@@ -174,7 +174,7 @@ class DataSet(ABC, Generic[DataT]):
     def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
         """Works out what other models say of them (`Job.work_out`)."""
 
-    def inherit(self, model: nn.Module) -> Mapping[str, Tensor | None]:
+    def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
         """Sets the weights that come from another run; the result is for `Job.inherited`."""
         return {}
 
@@ -207,7 +207,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     def build_model(self) -> ModelT:
         model = super().build_model()
-        self.inherited = self.data_set.inherit(model)
+        self.inherited = self.data_set.inherit(model, self.parts)
         return model
 
     def data_lines(self) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import StringColumn, Texts
@@ -29,6 +30,7 @@ from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns, Learned, learned_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
+from ensue.text.schemes import Span, encode, position, spans
 
 
 @dataclass
@@ -149,6 +151,11 @@ def trained_labels(
     return Labels(sorted(counts), scheme=scheme, tag_scheme=tag_scheme)
 
 
+def is_free(span: Span, others: Sequence[Span]) -> bool:
+    """Whether a span has no word of others."""
+    return all(span.end <= other.start or other.end <= span.start for other in others)
+
+
 class SentenceData(WordsData[Sentences]):
     """The labeled sentences of a recipe."""
 
@@ -161,6 +168,8 @@ class SentenceData(WordsData[Sentences]):
         if data.context_words > recipe.most_read:
             model = f"this model ({recipe.encoder.kind}) reads up to {recipe.most_read:,} words"
             raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
+        if recipe.tuning.keep_labels and data.label_columns:
+            raise RecipeError("tuning.keep_labels is for a tagger of one column")
         source = sentence_source(recipe, data.train)
         self.format = source.format
         self.columns = data.label_columns
@@ -175,6 +184,7 @@ class SentenceData(WordsData[Sentences]):
         self.advice = f' (column "{self.label_column}"); data.labels names another column'
         whole = self._read(source, tuple(self.detectors.values()), group=data.group)
         self.split = Split.of(whole, data, self.read, examples="sentences", drawn=False)
+        self.rehearsed = self._rehearse() if recipe.tuning.rehearse else ""
 
     def read(self, location: str) -> Sentences:
         """Validation or test data, in the format of the training data."""
@@ -194,6 +204,33 @@ class SentenceData(WordsData[Sentences]):
             raise DataError("no sentence in it", source.location)
         return found
 
+    def _rehearse(self) -> str:
+        """Puts the spans of the origin into the training and validation data, and says how many of each class. Raises
+        RecipeError for labels without spans.
+        """
+        assert self.kept is not None
+        origin = self.kept.origin
+        scheme = None if self.columns else self.detectors[self.label_column].result(self.recipe.data.train)
+        if scheme is None or not origin.run.parts.labels.has_spans:
+            raise RecipeError("tuning.rehearse is for labels that write spans")
+        classes = {position(label).label for label in self.split.train.label_counts}
+        tagger = origin.run.entry.pipeline_class.of(origin.run, torch.device("cpu"))
+        counts: Counter[str] = Counter()
+        for part in (self.split.train, self.split.valid):
+            answers = [] if part is None else tagger.predict([part.texts[row] for row in range(len(part))])
+            for labels, answer in zip(() if part is None else part.labels, answers, strict=True):
+                own = spans(labels)
+                added = [span for span in spans(answer.labels) if span.label not in classes and is_free(span, own)]
+                if added:
+                    labels[:] = encode([*own, *added], len(labels), scheme)
+                counts.update(span.label for span in added)
+        found = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"
+        return f"spans of {origin.path}, put into the training and validation data: {found}"
+
+    @property
+    def notes(self) -> list[str]:
+        return [self.rehearsed] if self.rehearsed else []
+
     def _labels(self, format: Format, sentence: Sentence) -> Sequence[Any]:
         """The label of each word: a string, or a tuple with a value for each column."""
         if self.columns:
@@ -205,7 +242,8 @@ class SentenceData(WordsData[Sentences]):
         train, wanted, path = self.split.train, self.recipe.head.scheme, self.recipe.data.train
         if not self.columns:
             detector = self.detectors[self.label_column]
-            return trained_labels(train.label_counts, detector, wanted, self.unit, self.advice, path)
+            found = trained_labels(train.label_counts, detector, wanted, self.unit, self.advice, path)
+            return found if self.kept is None else self.kept.labels(found)
         columns: dict[str, list[Learned]] = {}
         for place, name in enumerate(self.columns):
             told = ((train.texts[row], [values[place] for values in labels]) for row, labels in enumerate(train.labels))

@@ -72,17 +72,17 @@ TABLES = ("encoder", "tokens", "input")
 """The tables of a recipe that decide on the shape of a model."""
 OF_SYMBOLS = ("features.weight", "head.weight", "head.bias")
 """The parameters with a row for each symbol."""
-FREE = ("from", "dropout", "zoneout")
+FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
 """Keys that may differ, by what their names begin with."""
 
 
-def check_same_shape(recipe: Recipe, origin: Origin) -> None:
+def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str] = TABLES) -> None:
     """Raises RecipeError unless the origin is a run of the same task, with a model of the same shape."""
     theirs, ours = origin.run.recipe.model_dump(), recipe.model_dump()
     if ours["task"] != theirs["task"]:
         what = origin.run.entry.what
         raise RecipeError(f"encoder.from: {origin.path} is a {what}; a {recipe.what} begins from a {recipe.what}")
-    for table in TABLES:
+    for table in tables:
         for key, value in ours.get(table, {}).items():
             expected = theirs[table].get(key)
             if value != expected and not _is_free(key, ours["encoder"]):
@@ -100,6 +100,18 @@ def shared_rows(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.int64]
     """For each of our symbols its row among theirs (V,), or -1 if they do not have it."""
     rows = {symbol: row for row, symbol in reversed(list(enumerate(theirs)))}
     return np.array([rows.get(symbol, -1) for symbol in ours], np.int64)
+
+
+def fill(parameter: Tensor, source: Tensor) -> Tensor | None:
+    """Copies a table into one of as many rows or more, in which new rows begin at the mean. The result says which rows
+    (V,) are not new; None for all.
+    """
+    if parameter.shape == source.shape:
+        parameter.copy_(source)
+        return None
+    parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
+    parameter[: len(source)] = source
+    return torch.arange(len(parameter)) < len(source)
 
 
 @torch.no_grad()

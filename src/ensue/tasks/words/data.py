@@ -27,7 +27,7 @@ from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.model import pretrained_vectors
 from ensue.tasks.words.recipe import WordsRecipe
-from ensue.tasks.words.tuned import Tuned
+from ensue.tasks.words.tuned import Kept, Tuned
 from ensue.text.lexicon import Lexicon
 
 
@@ -49,6 +49,7 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         self.origins = origins_for(recipe.origins, run)
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
         self.tuned = Tuned.of(recipe.encoder, self.origins)
+        self.kept = Kept.of(recipe, self.origins)
 
     def lexicon(self, recipe: WordsRecipe, counts: Mapping[str, int], **columns: Any) -> tuple[Lexicon, Tensor | None]:
         """The lexicon of the training data, with the pretrained vectors of the words of all data, and of the most
@@ -58,7 +59,8 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         """
         features, split = recipe.features, self.split
         if not features.vectors:
-            return build_lexicon(features, counts, **columns), None
+            lexicon = build_lexicon(features, counts, **columns)
+            return lexicon if self.kept is None else self.kept.lexicon(lexicon), None
         forms = {form for part in (split.train, split.valid, split.test) if part is not None for form in part.forms}
         found = pretrained_vectors(features.vectors, forms, features.kept_vectors)
         lexicon = build_lexicon(features, counts, vectors=found.words, kept_vectors=found.kept, **columns)
@@ -67,7 +69,9 @@ class WordsData(DataSet[DataT], Generic[DataT]):
     def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
         self.contextual.work_out(device, told)
 
-    def inherit(self, model: nn.Module) -> Mapping[str, Tensor | None]:
+    def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
+        if self.kept is not None:
+            return self.kept.inherit(model, parts.labels)
         if self.tuned is None:
             return {}
         layers = cast("SubwordEncoder", model.get_submodule("layers"))

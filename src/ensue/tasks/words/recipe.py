@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.models.word_specification import FeatureSpecification
-from ensue.recipe.tables import Recipe, Rows, TrainRecipe
+from ensue.recipe.tables import Recipe, Rows, TrainRecipe, TuningRecipe
 from ensue.tasks.contract.windows import check_read, most_read
 
 Splitter = Literal["whitespace", "simple", "treebank", "treebank-1", "characters"]
@@ -21,6 +21,19 @@ class TextsTrain(TrainRecipe):
     """At most this many texts go into a batch."""
     batch_tokens: Rows = 1_000
     """At most this many words go into a batch, unless one text alone is longer."""
+
+
+class WordsTuning(TuningRecipe):
+    """The table `[tuning]` of a task that reads whole texts."""
+
+    keep_labels: bool = False
+    """The model begins from the whole of `encoder.from`, a run of the same task: layers, features, vocabulary, and the
+    rows of the head by the names of the labels. Labels that are new are added.
+    """
+    rehearse: bool = False
+    """With `keep_labels`, of spans: the spans that the origin finds in the training and validation data are put in, if
+    their class is none of the data's and they touch none of its spans.
+    """
 
 
 class WordsRecipe(Recipe):
@@ -37,10 +50,12 @@ class WordsRecipe(Recipe):
     encoder: WordsEncoderSpecification
     directions: Directions = Directions()
     train: TextsTrain
+    tuning: WordsTuning = WordsTuning()
 
     @property
     def origins(self) -> tuple[str, ...]:
-        tuned = self.encoder.origin if isinstance(self.encoder, OriginEncoder) else ""
+        begins = isinstance(self.encoder, OriginEncoder) or self.tuning.keep_labels
+        tuned = getattr(self.encoder, "origin", "") if begins else ""
         return tuple(dict.fromkeys([*self.features.contextual, *([tuned] if tuned else [])]))
 
     @property
@@ -55,13 +70,26 @@ class WordsRecipe(Recipe):
             path=path, line=line,
         )  # fmt: skip
 
+    @model_validator(mode="after")
+    def _keeps(self) -> Self:
+        if self.tuning.rehearse and not self.tuning.keep_labels:
+            raise ValueError("has tuning.rehearse, which goes with tuning.keep_labels")
+        if self.tuning.keep_labels and not getattr(self.encoder, "origin", ""):
+            raise ValueError("has tuning.keep_labels, but no encoder.from, the run whose labels are kept")
+        if self.tuning.keep_labels and self.features.vectors:
+            raise ValueError("has tuning.keep_labels, which does not go with features.vectors")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _from_origin(cls, document: Any) -> Any:
         """With `encoder.from` the layers are those of that run, whatever others the recipe has; features of words are
-        added only if the recipe names them.
+        added only if the recipe names them. With `tuning.keep_labels` the recipe has to describe the run.
         """
         encoder = document.get("encoder") if isinstance(document, dict) else None
+        tuning = document.get("tuning") if isinstance(document, dict) else None
+        if isinstance(tuning, dict) and tuning.get("keep_labels"):
+            return document
         if not isinstance(encoder, dict) or not (encoder.get("from") or encoder.get("kind") == "origin"):
             return document
         names = {field.alias or name for name, field in OriginEncoder.model_fields.items()}

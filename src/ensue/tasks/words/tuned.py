@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,8 +18,12 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.tasks import task_entries
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.tokenizer import TokenizerParts, pairs_of
+from ensue.tasks.texts.tokenizer import TokenizerParts, check_same_shape, fill, pairs_of, shared_rows
+from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
+from ensue.text.labels import Classes, Labels
+from ensue.text.lexicon import Lexicon
+from ensue.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,13 @@ class Tuned:
         else:
             framing = parts.framing(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
         if framing is None:
+            whole = ""
+            if isinstance(origin.run.recipe, WordsRecipe):
+                whole = f"; with tuning.keep_labels=true and {origin.path}/recipe.toml a model begins from all of it"
             able = [e.what for e in task_entries() if getattr(e.parts_class, "framing", None) not in (None, _NOTHING)]
             raise RecipeError(
                 f"encoder.from: {origin.path} is a {origin.run.entry.what}, whose layers cannot be tuned; expected a "
-                f"{' or a '.join(able)}, or what began from one"
+                f"{' or a '.join(able)}, or what began from one{whole}"
             )
         if encoder.language_loss and not framing.is_causal:
             raise RecipeError(
@@ -106,13 +114,58 @@ class Tuned:
         if self.before is not None:
             origin = origin.get_submodule("layers")
         for name, parameter, source in pairs_of(encoder, origin):
-            if parameter.shape == source.shape:
-                parameter.copy_(source)
-                found[name] = None
-                continue
-            parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
-            parameter[: len(source)] = source
-            found[name] = torch.arange(len(parameter)) < len(source)
+            found[name] = fill(parameter, source)
+        return found
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The run of the same task from whose whole a model begins, with more labels (`tuning.keep_labels`)."""
+
+    origin: Origin
+
+    @classmethod
+    def of(cls, recipe: WordsRecipe, origins: Sequence[Origin]) -> Self | None:
+        """That of a recipe; None if it has none. Raises RecipeError unless it describes the model of that run."""
+        if not recipe.tuning.keep_labels:
+            return None
+        encoder: Any = recipe.encoder
+        origin = next(origin for origin in origins if origin.path == encoder.origin)
+        check_same_shape(recipe, origin, ("features", "encoder", "directions", "head"))
+        return cls(origin)
+
+    def lexicon(self, new: Lexicon) -> Lexicon:
+        """The lexicon of that run, with the words of another one behind its own."""
+        found: Lexicon = copy(self.origin.run.parts.lexicon)
+        found.words = Vocabulary(
+            [*found.words.symbols, *(word for word in new.words.symbols if word not in found.words.ids)]
+        )
+        return found
+
+    def labels(self, new: Any) -> Any:
+        """The labels of that run and the new ones. Raises RecipeError if they cannot be those of one model."""
+        old: Any = self.origin.run.parts.labels
+        both = old.with_those_of(new) if type(old) is type(new) else None
+        if both is None:
+            raise RecipeError(f"tuning.keep_labels: {self.origin.path} has {old!r}, which do not go with {new!r}")
+        return both
+
+    @torch.no_grad()
+    def inherit(self, model: Any, labels: Labels | Classes) -> dict[str, Tensor | None]:
+        """Copies all weights of that run, those of labels by their names. The result is for `Job.inherited`."""
+        origin = self.origin.run.model(torch.device("cpu"))
+        taken = torch.from_numpy(shared_rows(labels.symbols, self.origin.run.parts.labels.symbols))
+        known, found = taken >= 0, dict[str, Tensor | None]()
+        for name, parameter, source in pairs_of(model, origin):
+            if not name.startswith(model.of_labels):
+                found[name] = fill(parameter, source)
+            elif parameter.requires_grad:
+                rows = source[taken[known]]
+                if name.endswith("transitions"):
+                    parameter[known.nonzero(), known.nonzero().T] = rows[:, taken[known]]
+                else:
+                    parameter[known] = rows
+                found[name] = known
         return found
 
 

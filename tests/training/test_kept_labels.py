@@ -1,0 +1,140 @@
+"""A tagger or classifier that begins from the whole of another one, with more labels."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ensue
+from ensue.errors import RecipeError
+from ensue.recipe import validate_recipe
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.job import ClassificationJob
+from ensue.tasks.labeling.job import LabelingJob
+from ensue.text.schemes import Span, encode, spans
+from training.tiny import run_tiny
+from training.tiny_texts import Tagged, classifying, columns, documents, sentences, tagging, tsv, without_pictures
+
+
+def only(tagged: list[Tagged], label: str) -> str:
+    """Sentences with the spans of one class."""
+    return columns([one._replace(spans=[span for span in one.spans if span.label == label]) for one in tagged])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tagger of persons, and data in which places are marked and persons are not."""
+    found = tmp_path_factory.mktemp("kept")
+    (found / "persons.txt").write_text(only(sentences(60), "PER"))
+    places = sentences(60, seed=1)
+    places[0] = Tagged(["Unseen", "Lima"], ["X", "X"], [Span("LOC", 1, 2)])
+    (found / "places.txt").write_text(only(places, "LOC"))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(tagging(found / "persons.txt", head={"kind": "crf"}, steps=30), found / "persons")
+    return found
+
+
+def more(folder: Path, **changes: Any) -> Any:
+    """The recipe of a tagger that begins from that of persons."""
+    document = tagging(folder / "places.txt", head={"kind": "crf"}, steps=20).model_dump()
+    document["encoder"]["from"] = str(folder / "persons")
+    document["tuning"] = {"keep_labels": True, "rehearse": True}
+    for key, value in changes.items():
+        table, _, name = key.partition("__")
+        document[table][name] = value
+    return validate_recipe(document, where="tiny")
+
+
+def test_rows_of_labels_are_kept_by_name_and_others_are_new(folder: Path) -> None:
+    old, job = ensue.load(folder / "persons", device="cpu"), LabelingJob(more(folder))
+    model, theirs, tags = job.build_model(), old.model, job.parts.labels.tags
+    assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
+    for symbol, row in old.labels.tags.ids.items():
+        assert torch.equal(model.head.projection.weight[tags.ids[symbol]], theirs.head.projection.weight[row])
+        assert model.head.crf.end[tags.ids[symbol]] == theirs.head.crf.end[row]
+        for other, column in old.labels.tags.ids.items():
+            pair = tags.ids[symbol], tags.ids[other]
+            assert model.head.crf.transitions[pair] == theirs.head.crf.transitions[row, column]
+    assert not model.head.crf.transitions[tags.ids["S-LOC"]].any()
+    known = job.inherited["head.projection.weight"]
+    assert known is not None
+    assert [tag for tag, is_old in zip(tags.symbols, known.tolist(), strict=True) if is_old] == list(
+        old.labels.tags.symbols
+    )
+    words = old.reader.lexicon.words.symbols
+    assert job.parts.lexicon.words.symbols[: len(words)] == words
+    assert "unseen" in job.parts.lexicon.words.ids
+    table = theirs.features.words.weight
+    assert torch.equal(model.features.words.weight[: len(words)], table)
+    torch.testing.assert_close(model.features.words.weight[-1], table.mean(0))
+    for ours, of_origin in zip(model.layers.parameters(), theirs.layers.parameters(), strict=True):
+        assert torch.equal(ours, of_origin)
+
+
+def test_the_old_model_labels_the_new_texts_where_nothing_else_is_said(folder: Path) -> None:
+    plain, job = LabelingJob(more(folder, tuning__rehearse=False)), LabelingJob(more(folder))
+    old = ensue.load(folder / "persons", device="cpu")
+    for part, given in ((job.split.train, plain.split.train), (job.split.valid, plain.split.valid)):
+        assert part is not None
+        assert given is not None
+        answers = old.predict([given.texts[row] for row in range(len(given))])
+        for labels, before, answer in zip(part.labels, given.labels, answers, strict=True):
+            own = spans(before)
+            taken = {place for span in own for place in range(span.start, span.end)}
+            added = [s for s in spans(answer.labels) if not taken & set(range(s.start, s.end))]
+            assert labels == encode([*own, *added], len(labels), "bio")
+    assert "PER" in {span.label for labels in job.split.train.labels for span in spans(labels)}
+    assert any("put into the training and validation data" in note for note in job.notes)
+
+
+def test_a_run_with_more_labels_is_whole_by_itself(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    shutil.copytree(folder / "persons", tmp_path / "persons")
+    recipe = more(folder, encoder__from=str(tmp_path / "persons"), train__steps=3)
+    run_tiny(recipe, tmp_path / "both")
+    shutil.rmtree(tmp_path / "persons")
+    tagger = ensue.load(tmp_path / "both", device="cpu")
+    assert tagger.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
+    assert (tmp_path / "both" / "origins" / "0" / "model.safetensors").exists()
+    (answer,) = tagger.predict([["Anna", "Novak", "sees"]])
+    assert len(answer.labels) == 3
+    assert len(LabelingJob(recipe, RunDirectory(tmp_path / "both")).parts.labels.names) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"encoder__d_model": 9}, "encoder.d_model is 9; it is 8"),
+        ({"head__kind": "softmax"}, "head.kind is 'softmax'"),
+        ({"encoder__from": ""}, "has tuning.keep_labels, but no encoder.from"),
+        ({"tuning__keep_labels": False}, "has tuning.rehearse, which goes with tuning.keep_labels"),
+        ({"features__vectors": "glove.txt"}, "does not go with features.vectors"),
+        ({"head__scheme": "bio"}, "head.scheme is 'bio'"),
+        ({"data__labels": "2"}, "tuning.rehearse is for labels that write spans"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], said: str, folder: Path) -> None:
+    with pytest.raises(RecipeError, match=said) as refused:
+        LabelingJob(more(folder, **changes))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_classifier_keeps_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    for name, labels in (("a", {"cooking", "sports"}), ("b", {"cooking", "music"})):
+        (tmp_path / f"{name}.tsv").write_text(tsv([text for text in documents(60) if labels.issuperset(text.labels)]))
+    run_tiny(classifying(tmp_path / "a.tsv", steps=2), tmp_path / "a")
+    document = classifying(tmp_path / "b.tsv").model_dump()
+    document["encoder"]["from"], document["tuning"] = str(tmp_path / "a"), {"keep_labels": True}
+    old, job = ensue.load(tmp_path / "a", device="cpu"), ClassificationJob(validate_recipe(document, where="tiny"))
+    model = job.build_model()
+    assert job.parts.labels.names == ("cooking", "music", "sports")
+    assert torch.equal(model.head[-1].weight[[0, 2]], old.model.head[-1].weight)
+    document["tuning"]["rehearse"] = True
+    with pytest.raises(RecipeError, match=r"does not go with tuning\.rehearse"):
+        ClassificationJob(validate_recipe(document, where="tiny"))
