@@ -14,9 +14,15 @@ import torch
 
 from ensue.cache_folders import cache_directory
 from ensue.data import compact_texts, kept_columns, sources
+from ensue.data.buckets import Buckets
+from ensue.data.documents import Document
 from ensue.data.parallel import working
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
+from ensue.tasks.classification.data import Documents
+from ensue.tasks.classification.recipe import ClassificationData
+from ensue.tasks.classification.texts import ReadTexts
+from ensue.tasks.contract.data_set import Split
 from ensue.training.run import begin_job
 from training import tiny_texts
 
@@ -164,3 +170,32 @@ def test_equal_rows_have_one_number() -> None:
     assert found.has({"a": 0, "ab": 1}).tolist() == [["a" in row, "ab" in row] for row in rows]
     assert list(found) == [tuple(row) for row in rows] == [found[row] for row in range(len(rows))]
     assert np.array_equal(found.select(np.array([3, 1])).lengths, [2, 0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+@pytest.mark.usefixtures("all_kept")
+def test_only_the_rows_of_a_batch_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million texts of 40 words: their ids alone are 160 MB, a batch and the order of all take a part of that."""
+    monkeypatch.setattr(compact_texts, "SPILL_BYTES", 1 << 22)
+    monkeypatch.setattr(compact_texts, "PIECE", 1 << 20)
+    part, whole, generator = Documents.none(1), Documents.none(1), np.random.default_rng(0)
+    for numbers in generator.integers(0, 5000, (10_000, 40)).tolist():
+        words = [f"w{number}" for number in numbers]
+        part.append(ReadTexts([words], False, False), Document((), ("label",)))
+    for _ in range(100):
+        whole.add(part)
+    (tmp_path / "a.tsv").write_text("")
+    table = ClassificationData(train=str(tmp_path / "a.tsv"))
+    train = Split.kept(Documents, table, "", lambda: Split(whole, None, "none", None)).train
+    before = resident_bytes()
+    buckets = Buckets(train.texts[0].lengths, batch_size=64, batch_tokens=10_000, seed=0)
+    for step in range(2000):
+        rows = train.texts[0].ragged.padded(buckets.rows(step))
+        assert rows.shape == (64, 40)
+    assert resident_bytes() - before < 80e6
+    assert train.texts[0][123_456] == part.texts[0][3_456]
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
