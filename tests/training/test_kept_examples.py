@@ -113,7 +113,13 @@ def test_a_damaged_file_is_made_anew(case: Case) -> None:
     """Also one that was cut off; and other options are other examples."""
     expected = facts(job(case))
     content = kept_file().read_bytes()
-    for damaged in (content[:-1], b"", content[:40] + b"x" + content[41:], b"x" + content[1:]):
+    for damaged in (
+        content[:-1],
+        b"",
+        content[:40] + b"x" + content[41:],
+        b"x" + content[1:],
+        content.replace(b'["', b"[[", 1),
+    ):
         kept_file().write_bytes(damaged)
         assert facts(job(case)) == expected
         assert kept_file().read_bytes() == content

@@ -121,7 +121,9 @@ class Numbers:
         return found
 
     def __len__(self) -> int:
-        return len(self.array)
+        if self._spilled is not None:
+            return self._spilled.tell() // self._recent.itemsize + len(self._recent)
+        return len(self._recent) if self._fixed is None else len(self._fixed)
 
 
 def _nameless_file() -> BinaryIO:

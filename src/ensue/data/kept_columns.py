@@ -138,19 +138,18 @@ def _opened(path: Path, key: str) -> Kept | None:
             mapped = MappedFile(file, path)
         used(path)
         index = parse_json(content)
+        at, parts = _aligned(_HEAD.size + length), {}
+        for part, columns in index["parts"].items():
+            found: dict[str, Column] = {}
+            for name, (kind, described) in columns.items():
+                arrays = {}
+                for own, code, count in described:
+                    arrays[own] = mapped.array(code, count, at)
+                    at += _aligned(arrays[own].nbytes)
+                found[name] = KINDS[kind].of(arrays, mapped)
+            parts[part] = Columns(found) if found else None
     except (OSError, struct.error, ParseError):
         return None
-    parts = {}
-    at = _aligned(_HEAD.size + length)
-    for part, columns in index["parts"].items():
-        found: dict[str, Column] = {}
-        for name, (kind, described) in columns.items():
-            arrays = {}
-            for own, code, count in described:
-                arrays[own] = mapped.array(code, count, at)
-                at += _aligned(arrays[own].nbytes)
-            found[name] = KINDS[kind].of(arrays, mapped)
-        parts[part] = Columns(found) if found else None
     return Kept(parts, index["facts"], key)
 
 
