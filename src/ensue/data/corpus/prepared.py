@@ -37,7 +37,7 @@ Encode = Callable[[Iterable[str]], Iterator[Any]]
 
 
 def is_prepared(location: str) -> bool:
-    """Whether a location is a folder that `prepare_part` has written."""
+    """Whether a location is a folder of prepared ids."""
     return location != "" and (Path(location) / INDEX).is_file() and (Path(location) / "tokenizer.json").is_file()
 
 
