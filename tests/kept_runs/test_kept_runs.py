@@ -75,6 +75,10 @@ def test_another_answer_is_noticed(found: str, is_alike: bool) -> None:
     assert are_alike(found, '{"nats": 4.248706}') == is_alike
 
 
+def test_lines_that_are_numbers_stay_as_they_are() -> None:
+    assert are_alike("1.6430\t ", "1.6430\t ")
+
+
 def test_the_answers_are_those_of_the_weights(folder: Path) -> None:
     """The manifest would refuse other weights; another run stands for them."""
     unpacked("elman", folder)

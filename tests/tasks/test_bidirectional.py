@@ -21,9 +21,9 @@ from ensue.models.bidirectional import ContextModel
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.bidirectional_language_modeling.job import BidirectionalJob
 from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
+from ensue.tasks.bidirectional_language_modeling.objectives import score_both_ways
 from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
-from ensue.tasks.bidirectional_language_modeling.scoring import score_both_ways
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText
 from ensue.tasks.texts.minimal_pairs import PairScore
 from ensue.text.character_ngrams import BOUNDARIES, word_characters

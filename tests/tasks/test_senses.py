@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ensue.data.word_uses import LabeledUse, WordUse
 from ensue.errors import EnsueError
 from ensue.metrics.words import best_cosine, sense_scores
-from ensue.tasks.vectors.senses import Senses, use_vectors
+from ensue.tasks.vectors.contextual import Senses, use_vectors
 
 VECTORS = {"river": (1.0, 0.0), "money": (0.0, 1.0), "bank": (0.0, 0.0)}
 

@@ -14,8 +14,8 @@ from ensue.cli.program import app
 from ensue.data.frames.writing import written
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
 from ensue.tasks.contract.windows import Shard
-from ensue.tasks.frame_prediction.generation import draw_series
 from ensue.tasks.frame_prediction.job import FramePredictionJob
+from ensue.tasks.frame_prediction.prediction import draw_series
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
 from training.tiny_texts import without_pictures

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ensue
 from ensue.errors import TrainingError
 from ensue.models.frame_predictor import FramePredictor
-from ensue.tasks.frame_prediction.scoring import SeriesNats
+from ensue.tasks.frame_prediction.prediction import SeriesNats
 from ensue.training.processes import packed, unpacked
 
 PLAIN = st.recursive(

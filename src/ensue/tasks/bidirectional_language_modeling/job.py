@@ -16,8 +16,8 @@ from ensue.errors import RecipeError
 from ensue.models.bidirectional import BidirectionalModel
 from ensue.models.word_specification import NoOutput
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.bidirectional_language_modeling.contexts import objective_of
 from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
+from ensue.tasks.bidirectional_language_modeling.objectives import objective_of
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayRows
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText, distinct_words

@@ -20,11 +20,10 @@ from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, B
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.bidirectional_language_modeling.contexts import ContextScores, objective_of
+from ensue.tasks.bidirectional_language_modeling.objectives import ContextScores, TwoWayScores, objective_of
 from ensue.tasks.bidirectional_language_modeling.page import inspect_words
 from ensue.tasks.bidirectional_language_modeling.portable import portable, reading_of
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
-from ensue.tasks.bidirectional_language_modeling.scoring import TwoWayScores
 from ensue.tasks.bidirectional_language_modeling.words import (
     LINE_END,
     SentenceReader,

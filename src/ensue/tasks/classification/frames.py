@@ -16,8 +16,8 @@ from ensue.inspection.page import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier
-from ensue.tasks.classification.classified import Choosing, Classified
 from ensue.tasks.classification.data import class_labels
+from ensue.tasks.classification.pipeline import Choosing, Classified
 from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.classification.series_page import inspect_series
 from ensue.tasks.classification.task import ClassifiedFrames, Judged, items_of, scores_of

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -11,12 +13,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.text import Text
 
-from ensue.arguments import check_path, check_texts, check_type
+from ensue.arguments import check_path, check_share, check_texts, check_type
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import DataError, EnsueError
+from ensue.inspection.colors import color_of
+from ensue.inspection.markup import ansi
 from ensue.inspection.page import Inspection
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
@@ -24,7 +30,6 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier
 from ensue.notices import say_empty
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.classified import Choosing, Classified, colored
 from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.page import inspect_texts
 from ensue.tasks.classification.portable import portable
@@ -45,6 +50,59 @@ from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
+
+
+@dataclass(frozen=True, repr=False)
+class Classified:
+    """A text (or a pair) with its labels and the probability of every label."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    probabilities: dict[str, float] = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        """The most probable of the labels; "" if there is none."""
+        return self.labels[0] if self.labels else ""
+
+    @property
+    def probability(self) -> float:
+        """The probability of `label`; without a label, that of the most probable one."""
+        return self.probabilities[self.label] if self.labels else max(self.probabilities.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        rounded = {name: round(share, 6) for name, share in self.probabilities.items()}
+        return {"texts": self.texts, "labels": self.labels, "probabilities": rounded}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
+        text = " | ".join(self.texts)
+        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
+
+
+class Choosing:
+    """A classifier that gives no label whose probability is below `at_least`."""
+
+    at_least: float = 0.0
+
+    def with_search(self, *, at_least: float) -> Self:
+        """A copy of the model with another `at_least`."""
+        check_share("at_least", at_least)
+        other = copy(self)
+        other.at_least = at_least
+        return other
+
+
+def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:
+    """A text behind its labels, in their colors."""
+    line = Text()
+    for label in labels or ("-",):
+        share = f" {shares[label]:.2f}" if labels else ""
+        line.append(f"{label}{share}", style=f"black on {color_of(label)}").append("  ")
+    line.append(text)
+    return ansi(Console(highlight=False), line) + "\n"
+
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""

@@ -17,8 +17,8 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import DataSetJob, Split
 from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
 from ensue.tasks.frame_prediction.model import FramePredictorParts
+from ensue.tasks.frame_prediction.prediction import nats_of, scores_of
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
-from ensue.tasks.frame_prediction.scoring import nats_of, scores_of
 from ensue.tasks.frames.data import LabeledSeries, SeriesData, frames_of
 from ensue.types import Loss, State
 

@@ -33,10 +33,17 @@ from ensue.tasks.contract.portable import (
     state_tensors,
 )
 from ensue.tasks.contract.windows import WHOLE, Shard, check_generated, most_read
-from ensue.tasks.frame_prediction.generation import PICTURES, draw_series, free_running, next_moments
 from ensue.tasks.frame_prediction.page import inspect_series
+from ensue.tasks.frame_prediction.prediction import (
+    PICTURES,
+    SeriesNats,
+    draw_series,
+    free_running,
+    nats_of,
+    next_moments,
+    scores_of,
+)
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
-from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
 from ensue.tasks.frames.pipeline import FramesPipeline, PortableFrames, windowed
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000

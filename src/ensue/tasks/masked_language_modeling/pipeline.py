@@ -23,14 +23,13 @@ from ensue.metrics.language import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.contract.token_scores import TokenScore, token_scores
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.page import inspect_masked
-from ensue.tasks.masked_language_modeling.portable import portable
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
-from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentencesTable
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, masking_of, score, scored_examples, stream_of
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
@@ -265,3 +264,38 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
     def __repr__(self) -> str:
         tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+
+
+def portable(model: MaskedLanguageModel, coder: MaskedTokenizer, sentences: SentencesTable) -> Portable:
+    """The model as one function of texts between `[CLS]` and `[SEP]`."""
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        shape = (batch, min(length, model.context))
+        return {"ids": torch.randint(model.vocabulary_size, shape), "lengths": sample_lengths(*shape)}
+
+    inputs = {"ids": TensorForm(("batch", "time"), torch.int64), "lengths": TensorForm(("batch",), torch.int64)}
+    settings = {
+        "context": model.context,
+        "begin": coder.begin_id,
+        "end": coder.separator_id,
+        "mask": coder.mask_id,
+        "before": coder.tokenizer.before,
+        "joins_blanks": coder.tokenizer.joins_blanks,
+        "inside": coder.tokenizer.inside,
+        "fills": model.head is not None,
+        "forbidden": [coder.padding_id, *coder.special_ids],
+        "begins_word": coder.begins_word.tolist(),
+        "pooling": sentences.pooling,
+        "unit_length": sentences.unit_length,
+        "symbols": [coder.symbol(id) for id in range(coder.vocabulary_size)],
+    }
+    read = PortableFunction("model", _read, inputs, sample)
+    return Portable(model, (read,), ("masked", "subwords"), settings, {"tokenizer.json": coder.tokenizer})
+
+
+def _read(model: Any, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    masked: MaskedLanguageModel = model
+    mask = mask_of(ids, lengths)
+    h = masked(ids, mask)
+    found = {"vectors": h} if masked.head is None else {"vectors": h, "logits": masked.head(h)}
+    return {name: tensor.masked_fill(~mask.unsqueeze(-1), 0.0) for name, tensor in found.items()}
