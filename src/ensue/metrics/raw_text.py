@@ -8,8 +8,10 @@ forms in lowercase. A part of speech counts as right if the word is aligned and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ensue.errors import EnsueError
@@ -84,7 +86,7 @@ def raw_text_scores(gold: Sentences, said: Sentences, *, with_tags: bool = True)
         "tokens": _of_places(right.tokens, other.tokens),
         "sentences": _of_places(right.sentences, other.sentences),
     }
-    aligned = list(align(right.words, other.words))
+    aligned = align(right.words, other.words)
     support, predicted = len(right.words), len(other.words)
     found["words"] = LabelScore.of(len(aligned), support, predicted)
     for name, same in TAGS.items() if with_tags else ():
@@ -135,65 +137,61 @@ def _of_places(right: list[tuple[int, int]], said: list[tuple[int, int]]) -> Lab
     return LabelScore.of(len(set(right) & set(said)), len(right), len(said))
 
 
-def align(right: Sequence[_Placed], said: Sequence[_Placed]) -> Iterator[tuple[AnalyzedWord, AnalyzedWord]]:
-    """The pairs of words that stand for each other, in order."""
-    a = b = 0
-    while a < len(right) and b < len(said):
-        if right[a].is_multiword or said[b].is_multiword:
-            ends = _region(right, said, a, b)
-            yield from _common(right[ends[0] : ends[2]], said[ends[1] : ends[3]])
-            a, b = ends[2:]
-        elif (right[a].start, right[a].end) == (said[b].start, said[b].end):
-            yield right[a].word, said[b].word
-            a, b = a + 1, b + 1
-        elif right[a].start <= said[b].start:
-            a += 1
-        else:
-            b += 1
-
-
-def _region(right: Sequence[_Placed], said: Sequence[_Placed], a: int, b: int) -> tuple[int, int, int, int]:
-    """The words in the place of multiword tokens that overlap, of which one is next: where they begin and end on both
-    sides.
+def align(right: Sequence[_Placed], said: Sequence[_Placed]) -> list[tuple[AnalyzedWord, AnalyzedWord]]:
+    """The pairs of words that stand for each other: those of the same characters, and in the place of multiword tokens
+    those of a longest common subsequence.
     """
-    if right[a].is_multiword:
-        end = right[a].end
-        b += not said[b].is_multiword and said[b].start < right[a].start
-    else:
-        end = said[b].end
-        a += right[a].start < said[b].start
-    first, other = a, b
-    while not (_is_behind(right, a, end) and _is_behind(said, b, end)):
-        if a < len(right) and (b >= len(said) or right[a].start <= said[b].start):
-            end = max(end, right[a].end) if right[a].is_multiword else end
-            a += 1
+    regions = _regions({(word.start, word.end) for word in chain(right, said) if word.is_multiword})
+    (alone, inside), (others_alone, others_inside) = (_parted(words, regions) for words in (right, said))
+    pairs = [(word, others_alone[place]) for place, word in alone.items() if place in others_alone]
+    for region, words in inside.items():
+        pairs += _common(words, others_inside.get(region, []))
+    return pairs
+
+
+def _regions(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The unions of places that overlap, in order."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(places):
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
         else:
-            end = max(end, said[b].end) if said[b].is_multiword else end
-            b += 1
-    return first, other, a, b
+            found.append((start, end))
+    return found
 
 
-def _is_behind(words: Sequence[_Placed], place: int, end: int) -> bool:
-    """Whether the word at a place is not in a region that ends at `end`."""
-    if place >= len(words):
-        return True
-    return words[place].start >= end if words[place].is_multiword else words[place].end > end
+def _parted(
+    words: Sequence[_Placed], regions: list[tuple[int, int]]
+) -> tuple[dict[tuple[int, int], AnalyzedWord], dict[int, list[AnalyzedWord]]]:
+    """The words by their place, and those in a region by its number."""
+    alone: dict[tuple[int, int], AnalyzedWord] = {}
+    inside: dict[int, list[AnalyzedWord]] = {}
+    begins = [start for start, _ in regions]
+    for word, start, end, _ in words:
+        region = bisect_right(begins, start) - 1
+        if region >= 0 and end <= regions[region][1]:
+            inside.setdefault(region, []).append(word)
+        else:
+            alone[start, end] = word
+    return alone, inside
 
 
-def _common(right: Sequence[_Placed], said: Sequence[_Placed]) -> Iterator[tuple[AnalyzedWord, AnalyzedWord]]:
+def _common(right: Sequence[AnalyzedWord], said: Sequence[AnalyzedWord]) -> Iterator[tuple[AnalyzedWord, AnalyzedWord]]:
     """The words of a longest common subsequence of forms in lowercase."""
-    lengths = [[0] * (len(said) + 1) for _ in range(len(right) + 1)]
-    forms, others = ([one.word.form.lower() for one in side] for side in (right, said))
-    for a in reversed(range(len(right))):
-        for b in reversed(range(len(said))):
-            longer = max(lengths[a + 1][b], lengths[a][b + 1])
-            lengths[a][b] = 1 + lengths[a + 1][b + 1] if forms[a] == others[b] else longer
+    forms, others = ([word.form.lower() for word in words] for words in (right, said))
+    rows = [[0] * (len(others) + 1)]  # from the last word on: the longest of what follows
+    for form in reversed(forms):
+        row = [0]
+        for place, other in zip(reversed(range(len(others))), reversed(others), strict=True):
+            row.append(rows[-1][place + 1] + 1 if form == other else max(rows[-1][place], row[-1]))
+        rows.append(row[::-1])
+    rows.reverse()
     a = b = 0
-    while a < len(right) and b < len(said):
+    while a < len(forms) and b < len(others):
         if forms[a] == others[b]:
-            yield right[a].word, said[b].word
+            yield right[a], said[b]
             a, b = a + 1, b + 1
-        elif lengths[a][b] == lengths[a + 1][b]:
+        elif rows[a + 1][b] >= rows[a][b + 1]:
             a += 1
         else:
             b += 1
