@@ -11,7 +11,7 @@ import torch
 import ensue
 from ensue.data.word_uses import WordUse
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.tasks.masked_language_modeling import reading
+from ensue.tasks.masked_language_modeling import token_windows
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.texts.framing import text_windows
 from training.resuming import At, Killed, die, interrupt
@@ -140,7 +140,7 @@ def test_nothing_depends_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypa
     texts = ["the cat", LONG, "", "a dog runs .", LONG[7:90], "\x00"]
     together = pipeline.embed(texts), pipeline.embed_words([text.split() for text in texts])
     scores = [[one.nats for one in pipeline.score(text)] for text in texts]
-    monkeypatch.setattr(reading, "CALL_TOKENS", 30)
+    monkeypatch.setattr(token_windows, "CALL_TOKENS", 30)
     assert together[0].shape == (6, 32)
     assert together[0].dtype == np.float32
     for text, vector, words, score in zip(texts, *together, scores, strict=True):

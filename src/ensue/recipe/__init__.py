@@ -6,8 +6,8 @@ its folder. This package needs no torch.
 """
 
 from ensue.models.specification import Table
-from ensue.recipe.reading import as_trained, going_on, read_recipe, recipe_names, validate_recipe, with_paths
 from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, TrainRecipe
+from ensue.recipe.toml_files import as_trained, going_on, read_recipe, recipe_names, validate_recipe, with_paths
 
 __all__ = [
     "BUDGETS",

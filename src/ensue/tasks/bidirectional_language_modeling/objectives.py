@@ -83,11 +83,11 @@ def score_both_ways(
     reader: WordReader,
     *,
     progress: Progress | None = None,
-    heard: Callable[[Ids, Tensor], object] | None = None,
+    collect: Callable[[Ids, Tensor], object] | None = None,
 ) -> TwoWayScores:
     """The perplexity of a text in each direction, read as those of language models are (`tasks.texts.scoring`).
 
-    `heard` is given the nats of some positions at a time, those of each direction.
+    `collect` is given the nats of some positions at a time, those of each direction.
     """
     with evaluating(model):
         vectors = word_vectors(model, reader, text.words)
@@ -99,15 +99,15 @@ def score_both_ways(
             table = vectors[FIRST_WORD:].clone()
             table[LINE_END] = vectors[boundary]
             way = OneDirection(table, layers, head, torch.from_numpy(text.ids).to(table.device))
-            places = heard if heard is None or tokens is text.tokens else from_the_end(heard, len(tokens))
-            scores = read(way, tokens, start_id=LINE_END, progress=progress, heard=places)
+            places = collect if collect is None or tokens is text.tokens else from_the_end(collect, len(tokens))
+            scores = read(way, tokens, start_id=LINE_END, progress=progress, collect=places)
             found.append(replace(scores, unknown=text.unknown))
     return TwoWayScores(*found)
 
 
-def from_the_end(heard: Callable[[Ids, Tensor], object], size: int) -> Callable[[Ids, Tensor], object]:
-    """The function `heard` for a text of `size` tokens that is read from its end."""
-    return lambda positions, nats: heard(size - 1 - positions, nats)
+def from_the_end(collect: Callable[[Ids, Tensor], object], size: int) -> Callable[[Ids, Tensor], object]:
+    """The function `collect` for a text of `size` tokens that is read from its end."""
+    return lambda positions, nats: collect(size - 1 - positions, nats)
 
 
 class Perplexity:
@@ -135,7 +135,7 @@ class Perplexity:
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
         """The nats per token, whose items are blocks of the text."""
         rows, nats = ItemRows(), NatsOfParts.of_blocks(len(text.tokens))
-        self.score(model, text, reader, heard=nats)
+        self.score(model, text, reader, collect=nats)
         for total, words in zip(nats.totals, nats.tokens, strict=True):
             rows.append((total, 2 * words))
         return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
@@ -233,7 +233,7 @@ class ContextObjective:
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
         """The loss of a word, whose items are groups of blocks."""
         rows = ItemRows()
-        self.score(model, text, reader, heard=lambda nats, words: rows.append((nats, words)))
+        self.score(model, text, reader, collect=lambda nats, words: rows.append((nats, words)))
         return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
 
     def protocol(self, tokens: int) -> str:
@@ -249,10 +249,10 @@ class ContextObjective:
 def score_contexts(
     model: ContextModel, text: WordText, reader: WordReader, noise: Noise, *,
     negatives: int, length: int, progress: Progress | None = None,
-    heard: Callable[[float, int], object] | None = None,
+    collect: Callable[[float, int], object] | None = None,
 ) -> ContextScores:  # fmt: skip
-    """The loss on a text in blocks of `length` words, with noise that is the same for every model. `heard` is given the
-    nats of some words at a time, and their number.
+    """The loss on a text in blocks of `length` words, with noise that is the same for every model. `collect` is given
+    the nats of some words at a time, and their number.
     """
     rows = TwoWayRows(text, reader)
 
@@ -261,8 +261,8 @@ def score_contexts(
         batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
         assert batch.noise is not None
         nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
-        if heard is not None:
-            heard(nats, words.size)
+        if collect is not None:
+            collect(nats, words.size)
         if progress is not None:
             progress(words.size)
         return nats

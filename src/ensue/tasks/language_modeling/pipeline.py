@@ -255,7 +255,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = NatsOfParts(np.cumsum(counts[:, 0]))
-        read(self.model, tokens, start_id=self.tokenizer.start_id, heard=nats)
+        read(self.model, tokens, start_id=self.tokenizer.start_id, collect=nats)
         rows = ItemRows()
         for total, characters in zip(nats.totals, counts[:, 1], strict=True):
             rows.append((total / math.log(2), characters))

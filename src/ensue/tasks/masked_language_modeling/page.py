@@ -19,7 +19,7 @@ from ensue.inspection.pieces import pieces_of
 from ensue.inspection.token_page import NO_TOKEN, Predictions, shown, text_section, title_of
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
-from ensue.tasks.masked_language_modeling.reading import pseudo_logits
+from ensue.tasks.masked_language_modeling.token_windows import pseudo_logits
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import BEGIN, MASK, SEPARATOR
 

@@ -28,9 +28,9 @@ from ensue.tasks.contract.token_scores import TokenScore, token_scores
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.page import inspect_masked
-from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentencesTable
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, masking_of, score, scored_examples, stream_of
+from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
@@ -157,7 +157,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
 
-        def heard(batch: MaskedBatch, found: MaskedNats) -> None:
+        def collect(batch: MaskedBatch, found: MaskedNats) -> None:
             hidden = (batch.targets != NOT_HIDDEN).cpu()
             row_of = hidden.nonzero()[:, 0].numpy()
             nats, right = (
@@ -166,7 +166,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
             for row in np.stack((nats, right, hidden.sum(1).numpy()), 1):
                 rows.append(row)
 
-        self._scored(location, encoding, heard=heard)
+        self._scored(location, encoding, collect=collect)
         return rows.scored("blocks", {"masked_nats": ratio(0, 2), "accuracy": ratio(1, 2)})
 
     def _scored(self, location: str | Path, encoding: str, **told: Any) -> MaskedScores:

@@ -28,8 +28,8 @@ from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, 
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
 from ensue.tasks.contract.task import Batch, Task, on_device
-from ensue.tasks.masked_language_modeling.reading import mask_probabilities
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
 from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
@@ -179,9 +179,9 @@ def score(
     tokens: int,
     unknown: int,
     progress: Callable[[int], None] | None = None,
-    heard: Callable[[MaskedBatch, MaskedNats], object] = lambda batch, found: None,
+    collect: Callable[[MaskedBatch, MaskedNats], object] = lambda batch, found: None,
 ) -> MaskedScores:
-    """The scores of all examples of the first epoch, of a text with so many tokens. `heard` is given each batch with
+    """The scores of all examples of the first epoch, of a text with so many tokens. `collect` is given each batch with
     what was found in it.
     """
     size = max(1, SCORED_TOKENS // examples.longest)
@@ -189,7 +189,7 @@ def score(
     def scored(first: int) -> tuple[float, ...]:
         numbers = np.arange(first, min(first + size, examples.count))
         batch = batch_of(examples.of_epoch(0, numbers), masking, device_of(model))
-        scores = _scored(model, batch, heard)
+        scores = _scored(model, batch, collect)
         if progress is not None:
             progress(int(batch.ids.numel()))
         return astuple(scores)
@@ -200,11 +200,11 @@ def score(
 
 
 def _scored(
-    model: MaskedLanguageModel, batch: MaskedBatch, heard: Callable[[MaskedBatch, MaskedNats], object]
+    model: MaskedLanguageModel, batch: MaskedBatch, collect: Callable[[MaskedBatch, MaskedNats], object]
 ) -> MaskedScores:
     h = model(batch.ids, batch.mask, batch.segments)
     nats, is_best = found = model.hidden_nats(h, batch.targets)
-    heard(batch, found)
+    collect(batch, found)
     pairs = pairs_right = 0
     if batch.follows is not None:
         pairs, pairs_right = batch.rows, int((model.follows(h).argmax(1) == batch.follows).sum())

@@ -122,9 +122,9 @@ def read(
     parts: int | None = None,
     warm_up: int = WARM_UP_TOKENS,
     progress: Progress | None = None,
-    heard: Callable[[NDArray[np.int64], Tensor], object] | None = None,
+    collect: Callable[[NDArray[np.int64], Tensor], object] | None = None,
 ) -> LanguageScores:
-    """The scores of a text. It is cut into `parts` (default: `default_parts`), except for attention. `heard` is given
+    """The scores of a text. It is cut into `parts` (default: `default_parts`), except for attention. `collect` is given
     the nats of some positions at a time, each position once. Raises EnsueError for less than one part or a negative
     warm-up.
     """
@@ -142,8 +142,8 @@ def read(
             else _side_by_side(model, tokens, runs[some], start_id, warm_up)
         ):
             total = total + nats.sum()  # stays on a GPU, which is not waited for
-            if heard is not None:
-                heard(positions, nats)
+            if collect is not None:
+                collect(positions, nats)
             if progress is not None:
                 progress(nats.numel())
         return float(total)
