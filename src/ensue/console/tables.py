@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ensue.errors import distinct_names, listed
 from ensue.recipe import Recipe, TrainRecipe
-from ensue.tasks import task_entries
+from ensue.tasks import TASKS, task_entry
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
     from ensue.tasks.contract.task import Scores
@@ -76,20 +76,25 @@ def show_pairs(result: Any) -> None:
 
 def show_recipes(recipes: Mapping[str, Recipe]) -> None:
     """Prints a line for each recipe, by task: name, budget and the beginning of its description."""
-    whats = dict.fromkeys([entry.recipe for entry in task_entries()] + [type(recipe) for recipe in recipes.values()])
+    groups: dict[tuple[str, str], dict[str, Recipe]] = {_group(task_entry(task).recipe): {} for task in TASKS}
+    for name, recipe in recipes.items():
+        groups.setdefault(_group(type(recipe)), {})[name] = recipe
     width = max(map(len, recipes), default=0)
     console = Console(highlight=False, markup=False)
-    for kind in whats:
-        group = {name: recipe for name, recipe in recipes.items() if type(recipe) is kind}
+    for heading, group in groups.items():
         if not group:
             continue
-        console.print(f"{kind.what}: {kind.reads}" if kind.reads else kind.what, style="bold")
+        console.print(": ".join(filter(None, heading)), style="bold")
         for name, recipe in group.items():
             line = f"  {name:{width}}  {_budget(recipe.train):>10}  {recipe.about}"
             console.print(line, overflow="ellipsis", no_wrap=True)
         console.print()
     console.print("s, min, h: how long training takes; epochs: how often it reads the data.")
     console.print("`ensue recipes NAME` shows a recipe: source, measured scores, all keys.")
+
+
+def _group(recipe: type[Recipe]) -> tuple[str, str]:
+    return recipe.what, recipe.reads
 
 
 def _budget(train: TrainRecipe) -> str:
