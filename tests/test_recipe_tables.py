@@ -179,7 +179,8 @@ def test_numbers_are_names_of_columns() -> None:
 
 @pytest.mark.parametrize("name", [True, 1.5, None, ["1"]])
 def test_other_things_are_no_names_of_columns(name: Any) -> None:
-    assert mistake(document("labeling", data={"labels": name})).startswith("mine: data.labels: ")
+    labels = [name] if isinstance(name, list) else name
+    assert mistake(document("labeling", data={"labels": labels})).startswith("mine: data.labels: ")
     assert mistake(document("labeling", features={"columns": [name]})).startswith("mine: features.columns.0: ")
     assert mistake(document("classification", data={"texts": [name]})).startswith("mine: data.texts.0: ")
     assert mistake(document("classification", data={"texts": "body"})).startswith("mine: data.texts: ")

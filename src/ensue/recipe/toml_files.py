@@ -261,12 +261,12 @@ def _tables(recipe: type[Recipe], place: Sequence[int | str]) -> list[dict[str, 
 
 def _without_tags(recipe: type[Recipe], place: Sequence[int | str]) -> tuple[list[str], str]:
     """The keys of `place`, and the tag that has chosen among the schemas of a table, such as "lstm"; "" if there is
-    none.
+    none. A key that has one of several types is told once, without the type.
     """
     keys, tag = [], ""
     for schema, part in zip(_tables(recipe, place), place, strict=False):
         if "discriminator" in schema and part in schema["discriminator"]["mapping"]:
             tag = str(part)
-        else:
+        elif "[" not in str(part):  # a type, as pydantic writes it
             keys.append(str(part))
     return keys, tag
