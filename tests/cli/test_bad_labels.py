@@ -196,7 +196,10 @@ def test_pipes_that_cannot_be_labeled(refused: Refused, runs: Path) -> None:
         assert 'unknown encoding "nope"' in refused("predict", runs / run, "--encoding", "nope", stdin=b"a")
         assert "stdin:1: " in refused("predict", runs / run, "--format", "json", stdin=b"{broken\n")
     line = refused("predict", runs / "names", "--format", "colums", stdin=b"a")
-    assert line == 'unknown format "colums"; expected one of columns, conllu, json, conllu-text, text; did you mean "columns"?'
+    assert (
+        line
+        == 'unknown format "colums"; expected one of columns, conllu, json, conllu-text, text; did you mean "columns"?'
+    )
     assert "stdin:2: expected 2 columns" in refused("predict", runs / "names", "--format", "columns", stdin=b"a b\nc\n")
     assert 'unknown format "tvs"; did you mean "tsv"?' in refused(
         "predict", runs / "topics", "--format", "tvs", stdin=b"a"
