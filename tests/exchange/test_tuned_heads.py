@@ -230,6 +230,7 @@ def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
         ),
         ("labeling", {"head": {"repeats": True}}, "features of words beside the layers, or head.repeats"),
         ("labeling", {"head": {"kind": "crf"}}, "head.kind = crf, the best path; classes of transformers choose each"),
+        ("labeling", {"data": {"labels": ["2", "3"]}}, "several columns of labels; classes of transformers have one"),
         ("labeling", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "is none of transformers' models; those"),
     ],
 )

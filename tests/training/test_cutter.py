@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ensue.cli.options import behind_and_texts, with_behind
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu
 from ensue.errors import EnsueError
@@ -69,3 +71,16 @@ def test_raw_text_becomes_conllu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         cutter.before(cutter)
     with pytest.raises(EnsueError, match="a cutter has one answer"):
         cutter.with_search(n_best=2)
+
+
+def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:
+    run, text = tmp_path / "tagger", tmp_path / "text.txt"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    assert behind_and_texts(str(run), str(text)) == (run, str(text))
+    assert behind_and_texts(str(run), None) == (run, None)
+    assert behind_and_texts(str(text), None) == (None, str(text))
+    assert behind_and_texts(str(text), str(run)) == (text, str(run))
+    assert behind_and_texts(None, None) == (None, None)
+    with pytest.raises(EnsueError, match="first: the model is no cutter; tagger can only stand behind one"):
+        with_behind("predict", SimpleNamespace(run="first"), Path("tagger"), "cpu", None)

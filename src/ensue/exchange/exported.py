@@ -67,6 +67,8 @@ def tag_head(run: RunDirectory, tensors: Mapping[str, Tensor], width: int) -> di
     if recipe.head.kind != "softmax":
         best = "the best path; classes of transformers choose each tag by itself, as softmax does"
         raise refused(run, f"head.kind = {recipe.head.kind}, {best}")
+    if recipe.data.label_columns:
+        raise refused(run, "several columns of labels; classes of transformers have one")
     found = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
     check_width(run, found["classifier.weight"], width)
     return found
