@@ -120,8 +120,7 @@ def test_a_mistake_is_one_line(settings: dict[str, object], message: str) -> Non
 def test_a_recipe_is_found_by_its_name_and_broken_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert recipe_names()[-3:] == ["gone-recipe", "no-recipe", "small-recipe"]
     assert read_recipe("small-recipe").needs == ["small-guest>=0.2"]
-    with pytest.warns(match='the task "bad-task" of the package small-guest 0.2: expected a TaskEntry'):
-        app(["recipes"], standalone_mode=False)
+    app(["recipes"], standalone_mode=False)
     shown = capsys.readouterr()
     assert "small-recipe" in shown.out
     assert "char-lstm" in shown.out
