@@ -63,7 +63,7 @@ def _ordered(lengths: NDArray[np.integer], key: int) -> tuple[NDArray[np.integer
     drawn[np.random.default_rng(key).permutation(count)] = np.arange(count, dtype=small)
     numbers: Any = np.uint16 if longest < 1 << 16 else np.int64
     shuffled = lengths.astype(numbers)[drawn]
-    order = np.argsort(shuffled, kind="stable").astype(small)
+    order = np.argsort(shuffled, kind="stable")
     return drawn[order], shuffled[order]
 
 

@@ -44,6 +44,9 @@ class Column(Protocol):
     def add(self, other: Any) -> None:
         """Appends the values of another column."""
 
+    def release(self) -> None:
+        """Gives back the memory of what was read of a file."""
+
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The values in these rows."""
 
@@ -112,6 +115,11 @@ class Numbers:
             found = found.copy()
             self.file.touched(found.nbytes, len(places) if isinstance(places, np.ndarray) else 1)
         return found
+
+    def release(self) -> None:
+        """Gives back the memory of what was read of a file."""
+        if self.file is not None:
+            self.file.release()
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The numbers in these rows."""
@@ -196,6 +204,10 @@ class StringColumn:
         """How often each value occurs."""
         return dict(zip(self.values, self._counted().tolist(), strict=True))
 
+    def release(self) -> None:
+        """Gives back the memory of what was read of a file."""
+        self.numbers.release()
+
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The strings in these rows. Of its values only those that are among them, in their order."""
         return self.taken(rows[piece] for piece in pieces(len(rows)))
@@ -269,6 +281,11 @@ class Texts(Sequence[tuple[str, ...]]):
         ends = np.cumsum(lengths)
         return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
+    def release(self) -> None:
+        """Gives back the memory of what was read of a file."""
+        self.words.release()
+        self._starts.release()
+
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The texts in these rows."""
         part = type(self)()
@@ -282,7 +299,7 @@ class Texts(Sequence[tuple[str, ...]]):
         found = np.zeros((len(self), len(numbers)), np.bool_)
         known = np.array([numbers.get(value, -1) for value in self.words.values], np.int64)
         for piece in _pieces_of(self.starts[1:]):
-            rows = np.arange(len(self))[piece]
+            rows = np.arange(piece.start, piece.stop)
             words = known[self.words.numbers.read(self.places(rows))]
             rows = np.repeat(rows, self.lengths[piece])[words >= 0]
             found[rows, words[words >= 0]] = True

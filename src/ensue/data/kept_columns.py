@@ -98,32 +98,23 @@ def _size(path: Path) -> int:
 
 
 def _write(found: Kept, path: Path) -> None:
-    columns = {
-        part: {} if rows is None else {name: column.arrays() for name, column in rows.columns.items()}
-        for part, rows in found.parts.items()
-    }
-    kinds = {kind: name for name, kind in KINDS.items()}
-    arrays = [array for part in columns.values() for column in part.values() for array in column.values()]
-    content = json.dumps({
-        "facts": found.facts,
-        "parts": {
-            part: {
-                name: [
-                    kinds[type(found.parts[part].columns[name])],  # type: ignore[union-attr]
-                    [[key, array.dtype.str, len(array)] for key, array in column.items()],
-                ]
-                for name, column in part_columns.items()
-            }
-            for part, part_columns in columns.items()
-        },
-    }).encode()  # fmt: skip
+    kinds, described, arrays = {kind: name for name, kind in KINDS.items()}, {}, []
+    for part, rows in found.parts.items():
+        columns: dict[str, Any] = {}
+        for name, column in ({} if rows is None else rows.columns).items():
+            own = column.arrays()
+            columns[name] = [kinds[type(column)], [[key, array.dtype.str, len(array)] for key, array in own.items()]]
+            arrays += [(column, array) for array in own.values()]
+        described[part] = columns
+    content = json.dumps({"facts": found.facts, "parts": described}).encode()
     with path.open("wb") as file:
         begin = _aligned(_HEAD.size + len(content))
-        size = begin + sum(_aligned(array.nbytes) for array in arrays)
+        size = begin + sum(_aligned(array.nbytes) for _, array in arrays)
         file.write((_HEAD.pack(_MAGIC, zlib.crc32(content), len(content), size) + content).ljust(begin, b"\0"))
-        for array in arrays:
+        for column, array in arrays:
             for piece in pieces(len(array)):
-                file.write(np.ascontiguousarray(array[piece]).tobytes())
+                file.write(array[piece].tobytes())
+                column.release()
             file.write(bytes(_aligned(array.nbytes) - array.nbytes))
 
 

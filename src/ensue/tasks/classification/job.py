@@ -89,7 +89,7 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
             bag, key = model.bag, [self.split.key, self.parts.lexicon.to_json(), labels.names, weights, least]
 
             def weighed() -> NDArray[np.float32]:
-                weigh_ngrams(bag, weights, train, self.task.matrix, least=least)
+                weigh_ngrams(bag, weights, train, labels.matrix(train.labels), least=least)
                 return bag.ratio.detach().numpy()
 
             sizes = [bag.longest, bag.num_rows, bag.tables]

@@ -126,15 +126,17 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:
         self.train, self.valid, self.labels = train, valid, labels
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
-        self.matrix = labels.matrix(train.labels)
-        self.shares = shares = labels.shares(self.matrix)
+        matrix = labels.matrix(train.labels)
+        self.shares = shares = labels.shares(matrix)
+        small = np.min_scalar_type(len(labels))
+        self.targets: NDArray[Any] = matrix if labels.multiple else labels.targets(matrix).astype(small)
         # of several labels a text, having one counts as much in all as not having it
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
         super().__init__(train.lengths, sizes)
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> ClassBatch:
-        targets = self.labels.targets(self.matrix[cut.of(rows)])
+        targets = self.targets[cut.of(rows)].astype(np.float32 if self.labels.multiple else np.int64)
         return ClassBatch(on_device(targets, device), self.train.batch(rows, device, cut))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
