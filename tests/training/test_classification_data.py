@@ -125,7 +125,7 @@ def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_pa
         assert (len(parts[0]), len(parts[1])) == (30, 10)
         for part in both:
             words = [part.texts[0].words.values[id] for id in part.texts[0].words.ids[::2]]
-            assert [("AB"[int(word[4:]) // 20],) for word in words] == part.labels
+            assert [("AB"[int(word[4:]) // 20],) for word in words] == [*part.labels]
         found.append(parts)
     assert found[0] == found[1]
 
