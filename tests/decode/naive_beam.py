@@ -33,7 +33,7 @@ def is_allowed(ids: Ids, token: int, sought: InputSearch, search: BeamSearch, en
     if token == end_id:
         return len(ids) >= search.min_tokens and all(occurs(phrase, ids) for phrase in sought.required)
     longer = (*ids, token)
-    ends_forbidden = any(longer[-len(phrase) :] == phrase for phrase in search.forbidden)
+    ends_forbidden = any(longer[-len(phrase) :] == phrase for phrase in sought.forbidden)
     return not ends_forbidden and not repeats(longer, search.no_repeat_ngram)
 
 

@@ -76,6 +76,7 @@ def drawn(seed: int) -> Case:
             "prefixes": [sum(phrases(rng.choice([0, 0, 1, 2])), ()) for _ in range(inputs)],
             "max_tokens": [rng.randint(max(1, search["min_tokens"]), most) for _ in range(inputs)],
             "required": [phrases(rng.choice([0, 0, 0, 1])) for _ in range(inputs)],
+            "forbidden": [phrases(rng.choice([0, 0, 1, 2, 3])) for _ in range(inputs)],
         }
         try:
             made = BeamSearch(**search)

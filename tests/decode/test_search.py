@@ -45,6 +45,7 @@ def test_demands_that_cannot_be_met(demands: dict[str, Any], expected: str) -> N
         ({"min_tokens": 3}, {"max_tokens": 2}, "min_tokens is 3, and max_tokens is 2"),
         ({"required": ((1, 2),)}, {"required": ((3, 4),), "max_tokens": 3}, "need 4 tokens; max_tokens is 3"),
         ({"forbidden": ((4,),)}, {"required": ((3, 4),)}, r"\(3, 4\) is required, and \(4,\) is forbidden"),
+        ({"required": ((3, 4),)}, {"forbidden": ((3,),)}, r"\(3, 4\) is required, and \(3,\) is forbidden"),
     ],
 )
 def test_demands_of_an_input_that_cannot_be_met(search: dict, of_input: dict, expected: str) -> None:

@@ -91,12 +91,13 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     max_tokens: Sequence[int] | None = None,
     required: Sequence[Sequence[Phrase]] | None = None,
+    forbidden: Sequence[Sequence[Phrase]] | None = None,
     record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of B inputs, for each input at most `n_best`, the best first.
 
     `state` has a row for each input, and `starts` are the ids that are read first. Each input may have a prefix, which
-    its hypotheses begin with, a `max_tokens` and more `required` phrases of its own. Without an `end_id`, hypotheses
+    its hypotheses begin with, a `max_tokens` and more `required` and `forbidden` phrases of its own. Without an `end_id`, hypotheses
     have `max_tokens` tokens.
 
     Each continuation that was considered is added to `record`, with what became of it.
@@ -106,7 +107,10 @@ def beam_search(
     scores that are not finite.
     """
     count = len(starts)
-    demands = prefixes or [()] * count, max_tokens or [search.max_tokens] * count, required or [()] * count
+    demands = (
+        prefixes or [()] * count, max_tokens or [search.max_tokens] * count, required or [()] * count,
+        forbidden or [()] * count,
+    )  # fmt: skip
     assert {len(of_inputs) for of_inputs in demands} == {count}, "demands of another number of inputs"
     searches = [search.for_input(*of_input) for of_input in zip(*demands, strict=True)]
     if not searches:
@@ -145,7 +149,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
 def _block(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Gives -∞ to what may not be the next token, in place."""
     if frontier.length == 1:
-        check_ids(frontier.searches, log_p.shape[1], frontier.end_id, frontier.search.forbidden)
+        check_ids(frontier.searches, log_p.shape[1], frontier.end_id)
     forced, kept = frontier.forced(), None
     if forced is not None:
         at = _at(forced, log_p)

@@ -35,7 +35,7 @@ class Frontier:
         self.prefixes = np.full((len(searches), max(len(sought.prefix) for sought in searches)), -1)
         for row, sought in zip(self.prefixes, searches, strict=True):
             row[: len(sought.prefix)] = sought.prefix
-        self.forbidden = Forbidden(search.forbidden)
+        self.forbidden = Forbidden([sought.forbidden for sought in searches])
         self.required = Requirements([sought.required for sought in searches])
         self.length = 1
         """The length of the hypotheses that the next token makes."""
@@ -63,7 +63,7 @@ class Frontier:
     def blocked(self) -> list[Blocked]:
         """The tokens that may not come next."""
         history = self.live.history.reshape(self.live.totals.size, -1)
-        found = self.forbidden.blocked(history)
+        found = self.forbidden.blocked(self._by_row(self.live.inputs), history)
         if self.search.no_repeat_ngram:
             found.append(repeated(history, self.search.no_repeat_ngram))
         if self.end_id is not None and (self.required.count or self.length <= self.search.min_tokens):

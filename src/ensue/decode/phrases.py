@@ -64,23 +64,32 @@ Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Forbidden:
-    """Phrases that must not occur; those of one length are compared together. `always` has those of one token."""
+    """The phrases that must not occur in each of B inputs. Those of one length are compared together.
 
-    def __init__(self, phrases: Sequence[Phrase]) -> None:
-        of_length: dict[int, list[Phrase]] = {}
-        for phrase in phrases:
-            of_length.setdefault(len(phrase), []).append(phrase)
-        self.always = np.array(of_length.pop(1, []), np.int64).reshape(-1)
-        self.groups = [np.array(group) for group in of_length.values()]
+    `always` has the tokens that are forbidden in every input by themselves.
+    """
 
-    def blocked(self, history: NDArray[np.int64]) -> list[Blocked]:
-        """The tokens that would complete a phrase of several tokens after `history` (R, t)."""
+    def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
+        sets = [set(of_input) for of_input in phrases]
+        always = {phrase for phrase in set.intersection(*sets) if len(phrase) == 1}
+        self.always = np.array(sorted(always), np.int64).reshape(-1)
+        of_length: dict[int, dict[Phrase, None]] = {}
+        for phrase in (phrase for of_input in phrases for phrase in of_input if phrase not in always):
+            of_length.setdefault(len(phrase), {})[phrase] = None
+        self.groups = [
+            (np.array([*group]), np.array([[phrase in of_input for phrase in group] for of_input in sets]))
+            for group in of_length.values()
+        ]
+        """Phrases (P, L) of a length, and whether each is forbidden in each input (B, P)."""
+
+    def blocked(self, inputs: NDArray[np.int64], history: NDArray[np.int64]) -> list[Blocked]:
+        """The tokens that would complete a phrase after `history` (R, t) of rows of `inputs` (R,)."""
         found = []
-        for group in self.groups:
+        for group, are_forbidden in self.groups:
             before = group.shape[1] - 1
             if before <= history.shape[1]:
                 ends = history[:, None, history.shape[1] - before :]
-                rows, phrases = np.nonzero((ends == group[:, :-1]).all(2))
+                rows, phrases = np.nonzero((ends == group[:, :-1]).all(2) & are_forbidden[inputs])
                 found.append((rows, group[phrases, -1]))
         return found
 

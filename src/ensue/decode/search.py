@@ -61,13 +61,17 @@ class BeamSearch:
         self.for_input()
 
     def for_input(
-        self, prefix: Sequence[int] = (), max_tokens: int | None = None, required: Sequence[Phrase] = ()
+        self,
+        prefix: Sequence[int] = (),
+        max_tokens: int | None = None,
+        required: Sequence[Phrase] = (),
+        forbidden: Sequence[Phrase] = (),
     ) -> InputSearch:
         """The search of one input. Raises EnsueError if nothing can be found that meets all demands."""
         most = self.max_tokens if max_tokens is None else max_tokens
         check_whole("max_tokens", most, 1, MOST_TOKENS)
         sought = InputSearch(
-            tuple(prefix), most, tuple(dict.fromkeys(tuple(phrase) for phrase in (*self.required, *required)))
+            tuple(prefix), most, _distinct((*self.required, *required)), _distinct((*self.forbidden, *forbidden))
         )
         if self.min_tokens > most:
             raise EnsueError(f"min_tokens is {self.min_tokens}, and max_tokens is {most}")
@@ -77,15 +81,15 @@ class BeamSearch:
         return sought
 
     def _check_phrases(self, sought: InputSearch) -> None:
-        if () in (*sought.required, *self.forbidden):
+        if () in (*sought.required, *sought.forbidden):
             raise EnsueError("a required or forbidden phrase is empty")
         if (least := least_tokens(sought.required)) > sought.max_tokens:
             raise EnsueError(f"the required phrases need {least} tokens; max_tokens is {sought.max_tokens}")
-        for forbidden in self.forbidden:
-            if _occurs(forbidden, sought.prefix):
+        for forbidden in sought.forbidden:
+            if occurrences(forbidden, sought.prefix):
                 raise EnsueError(f"the prefix has the forbidden phrase {forbidden}")
             for required in sought.required:
-                if _occurs(forbidden, required):
+                if occurrences(forbidden, required):
                     raise EnsueError(f"the phrase {required} is required, and {forbidden} is forbidden")
         n = self.no_repeat_ngram
         for required in sought.required if n else ():
@@ -94,17 +98,18 @@ class BeamSearch:
 
 
 class InputSearch(NamedTuple):
-    """The search of one input: how its output begins, the most tokens of it, and what it must have."""
+    """The search of one input: how its output begins, the most tokens of it, what it must have and must not have."""
 
     prefix: tuple[int, ...]
     max_tokens: int
     required: tuple[Phrase, ...]
+    forbidden: tuple[Phrase, ...]
 
 
-def check_ids(searches: Sequence[InputSearch], size: int, end_id: int | None, forbidden: Sequence[Phrase]) -> None:
+def check_ids(searches: Sequence[InputSearch], size: int, end_id: int | None) -> None:
     """Raises EnsueError for an id that a vocabulary of `size` does not have, and for the end symbol, in a phrase."""
-    ids = {id for sought in searches for phrase in (sought.prefix, *sought.required) for id in phrase}
-    for id in ids.union(*forbidden):
+    phrases = {phrase for sought in searches for phrase in (sought.prefix, *sought.required, *sought.forbidden)}
+    for id in {id for phrase in phrases for id in phrase}:
         check_whole("an id of a prefix or phrase", id, 0, size - 1)
         if id == end_id:
             raise EnsueError("the end symbol is in a prefix or phrase; min_tokens and max_tokens say when it may come")
@@ -118,6 +123,11 @@ def least_tokens(phrases: Sequence[Phrase]) -> int:
     return most.total()
 
 
-def _occurs(phrase: Phrase, ids: Sequence[int]) -> bool:
-    """Whether `phrase` stands somewhere in `ids`."""
-    return any(tuple(ids[start : start + len(phrase)]) == phrase for start in range(len(ids) - len(phrase) + 1))
+def occurrences(phrase: Phrase, ids: Sequence[int]) -> list[int]:
+    """The places where `phrase` begins in `ids`."""
+    last = len(ids) - len(phrase)
+    return [start for start in range(last + 1) if tuple(ids[start : start + len(phrase)]) == phrase]
+
+
+def _distinct(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
+    return tuple(dict.fromkeys(map(tuple, phrases)))
