@@ -1,6 +1,7 @@
 """A model from sequence to sequence at work: it learns, answers in order, and scores what it says."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import ensue
 from ensue.data.pairs import Pair
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.recipe.tables import TokenizerRecipe
 from ensue.runs.schema import checked
 from ensue.tasks.sequence_to_sequence import decoding
 from ensue.tasks.sequence_to_sequence.model import SequenceConfig
@@ -257,3 +259,60 @@ def test_a_tokenizer_in_a_run_that_is_none_is_damage(
     content["source"]["tokenizer"] |= change
     with pytest.raises(ValueError, match=rf"^source.tokenizer.*{said}"):
         PairCoder.from_json(content)
+
+
+def test_a_glossary_holds_in_every_output(pipeline: SequencePipeline, tmp_path: Path) -> None:
+    """Alone, with several outputs, in an ensemble, and beside texts that it is not for."""
+    sources = [*some_sources(12), "the bird sees the door"]
+    terms = [("cat", "Amsel"), ("door", "!Tür"), ("", "!eine")]
+    for model in (pipeline, pipeline.with_search(n_best=3), pipeline.with_others(pipeline)):
+        for source, output in zip(sources, model.predict(sources, glossary=terms), strict=True):
+            for each in (output, *output.others):
+                words = each.text.split()
+                assert not each.lacks
+                assert ("Amsel" in words) >= ("cat" in source)
+                assert ("Tür" not in words) >= ("door" in source)
+                assert "eine" not in words
+    path = tmp_path / "terms.tsv"
+    path.write_text("zebra\tTür\n", encoding="utf-8")
+    assert [each.text for each in pipeline.predict(sources, glossary=path)] == [
+        each.text for each in pipeline.predict(sources)
+    ]
+
+
+def test_a_term_that_the_search_does_not_reach_is_said(pipeline: SequencePipeline) -> None:
+    demanding = pipeline.with_search(width=1, max_tokens=3).with_glossary([("the", "Tür Tür Tür"), ("", "!rote")])
+    with pytest.raises(EnsueError, match=r'pair 2.*"Tür Tür Tür" an output has 5 tokens at least, and may have 3'):
+        demanding.with_glossary([("the", "sieht sieht"), ("", "Tür Tür Tür")]).predict(["the cat"])
+    (output,) = demanding.with_glossary([("", "Tür"), ("", "rote"), ("", "hört")]).predict(["the cat sees a door"])
+    assert output.lacks == () or set(output.lacks) <= {"Tür", "rote", "hört"}
+    assert json.loads(json.dumps(output.as_json())).get("lacks", []) == list(output.lacks)
+
+
+def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Path) -> None:
+    source, plain = "the <b>big cat</b> sees {0} a <i>door</i>", "the big cat sees a door"
+    kept = pipeline.with_search(n_best=3).with_markup()
+    (output,), (bare,) = kept.predict([source]), pipeline.predict([plain])
+    assert re.sub(r"<.*?>|\{0\} ", "", output.text) == bare.text == translated(plain)
+    for each in (output, *output.others):
+        assert re.findall(r"</?\w>|\{0\}", each.text).count("{0}") == 1
+        assert re.sub(r"[^<>/ib]", "", re.sub(r"\w{2,}", "", each.text)) in ("<b></b><i></i>", "<i></i><b></b>")
+    assert pipeline.predict([source], keep_markup=True)[0].text == output.text
+    (found,) = kept.predict_json([source])
+    assert found["text"] == output.text
+    assert found["source"] == source
+    assert found["source_tokens"][:-1] == plain.split()
+    (output,) = pipeline.predict([source], glossary=[("cat", "Amsel")], keep_markup=True)
+    assert "Amsel" in output.text
+    with pytest.raises(EnsueError, match="no glossary and no markup"):
+        kept.portable()
+    assert [each.text for each in kept.predict(["<br/>", ""])][0] == "<br/>"
+
+
+def test_the_places_of_the_tokens_of_a_source() -> None:
+    text = "Größe , the cat's"
+    for kind in ("words", "bpe", "characters", "bytes", "wordpiece"):
+        coder = PairCoder.train([Pair((text,), (text,))], TokenizerRecipe.model_validate({"kind": kind}), None)
+        spans, ids = coder.source_spans(text), coder.encode((text,))[0]
+        assert len(spans) == len(ids) - 1, kind
+        assert {place for span in spans for place in range(*span)} >= {n for n, c in enumerate(text) if c != " "}

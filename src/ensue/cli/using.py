@@ -152,6 +152,16 @@ def predict(
             min=0, max=1, help="Give no label whose probability is below this; default: 0.", show_default=False
         ),
     ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not.",
+            show_default=False,
+        ),
+    ] = None,
+    keep_markup: Annotated[
+        bool, typer.Option("--keep-markup", help="Of a translator: tags and placeholders come out where they belong.")
+    ] = False,
     others: WithOption = None,
     vectors: VectorsOption = None,
     shard: ShardOption = None,
@@ -167,8 +177,10 @@ def predict(
     pipeline = load_for(
         "predict", run, device, threads, vectors=vectors, others=others, search=search | {"at_least": at_least},
         format=format,
-        splitter=splitter, shard=shard,
+        splitter=splitter, shard=shard, glossary=glossary, keep_markup=keep_markup or None,
     )  # fmt: skip
+    pipeline = pipeline.with_glossary(glossary) if glossary else pipeline
+    pipeline = pipeline.with_markup() if keep_markup else pipeline
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     pipeline = with_behind("predict", pipeline, behind, device, threads)
     texts = "-" if path is None else path

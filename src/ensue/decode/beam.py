@@ -97,8 +97,8 @@ def beam_search(
     """The best hypotheses of B inputs, for each input at most `n_best`, the best first.
 
     `state` has a row for each input, and `starts` are the ids that are read first. Each input may have a prefix, which
-    its hypotheses begin with, a `max_tokens` and more `required` and `forbidden` phrases of its own. Without an `end_id`, hypotheses
-    have `max_tokens` tokens.
+    its hypotheses begin with, a `max_tokens` and more `required` and `forbidden` phrases of its own. Without an
+    `end_id`, hypotheses have `max_tokens` tokens.
 
     Each continuation that was considered is added to `record`, with what became of it.
 

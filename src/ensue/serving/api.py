@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from ensue.arguments import settings_of
 from ensue.decode.sampling import Sampling
 from ensue.parsing import YIELDING, ParseError, parse_json
-from ensue.serving.limits import CHOICES, KEY_VALUES, STOP_CHARACTERS, STOPS, TOKEN_BYTES, Limits
+from ensue.serving.limits import CHOICES, KEY_VALUES, STOP_CHARACTERS, STOPS, TERM_CHARACTERS, TOKEN_BYTES, Limits
 from ensue.serving.refusal import Refusal, of_validation, unknown, wrong
 from ensue.text.utf8 import without_surrogates
 
@@ -273,15 +273,31 @@ class TextsRequest(Request):
 
 
 class PredictRequest(TextsRequest):
-    """POST /v1/predict. `n_best` and `at_least` are the options of `ensue predict`, for models that have them."""
+    """POST /v1/predict. All fields but `inputs` are options of `ensue predict`, for models that have them. A `glossary`
+    is a list of pairs `[source, target]`.
+    """
 
     n_best: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     at_least: Annotated[float, Field(ge=0, le=1)] | None = None
+    glossary: SkipValidation[list[list[str]] | None] = None
+    keep_markup: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The options that are given."""
-        return {name: value for name in ("n_best", "at_least") if (value := getattr(self, name)) is not None}
+        names = ("n_best", "at_least", "glossary", "keep_markup")
+        return {name: value for name in names if (value := getattr(self, name)) not in (None, False)}
+
+    def checked_glossary(self, most: int) -> list[tuple[str, ...]]:
+        """The pairs of the glossary. Raises Refusal for another value, and for more than `most` pairs."""
+        pairs: Any = self.glossary
+        if not isinstance(pairs, list) or not all(
+            isinstance(pair, list) and len(pair) == 2 and set(map(type, pair)) == {str} for pair in pairs
+        ):
+            raise wrong("glossary", "expected a list of pairs of texts, [source, target]")
+        if len(pairs) > most or any(len(text) > TERM_CHARACTERS for pair in pairs for text in pair):
+            raise wrong("glossary", f"at most {most:,} pairs of texts of {TERM_CHARACTERS:,} characters")
+        return [tuple(map(without_surrogates, pair)) for pair in pairs]
 
 
 class InspectRequest(TextsRequest):

@@ -11,6 +11,8 @@ CHOICES = 128
 """The most choices of a prompt (`n`, `best_of`)."""
 STOPS, STOP_CHARACTERS = 4, 1024
 """The most stop strings, and characters of one."""
+TERM_CHARACTERS = 256
+"""The most characters of a text of a glossary."""
 VALUE_BYTES, TOKEN_BYTES = 64, 64
 """The memory of a JSON value of a body, and of a token that waits to be sent, about."""
 KEY_VALUES = 8
@@ -51,6 +53,8 @@ class Limits:
     """The tokens of one prompt. A model with a context has its own bound."""
     max_tokens: int = 1 << 16
     """The tokens that one choice may ask for."""
+    terms: int = 1 << 10
+    """The pairs of the glossary of a request."""
     answer_bytes: int = 32 << 20
     """The bytes of one answer of the routes for texts."""
     rows: int = 64

@@ -48,11 +48,16 @@ async def predict(service: Service, request: Request) -> Response:
     """POST /v1/predict."""
     asked, model = await received(PredictRequest, request, service)
     pipeline, options = model.pipeline, _options(asked, model, "predict")
-    if options:
+    for name, value in options.items():
         try:
-            pipeline = pipeline.with_search(**options)
+            if name == "glossary":
+                pipeline = pipeline.with_glossary(asked.checked_glossary(service.limits.terms))
+            elif name == "keep_markup":
+                pipeline = pipeline.with_markup()
+            else:
+                pipeline = pipeline.with_search(**{name: value})
         except EnsueError as error:
-            raise wrong(next(iter(options)), str(error)) from None
+            raise wrong(name, str(error)) from None
     texts = await _admitted(asked.inputs, service, request, model, {pipeline.num_texts})
     return await _outputs(service, request, model, texts, _told(model, pipeline.each_json(texts)))
 

@@ -20,6 +20,8 @@ _METHODS = {
 _OF_METHODS = (
     ("with_splitter", {"splitter"}, {"predict"}),
     ("use_vectors", {"vectors"}, {"predict", "evaluate", "inspect"}),
+    ("with_glossary", {"glossary"}, {"predict"}),
+    ("with_markup", {"keep_markup"}, {"predict"}),
     ("with_others", {"with"}, {"predict", "evaluate", "score"}),
     ("minimal_pairs", {"minimal_pairs"}, {"evaluate"}),
     ("text_similarity", {"similarity"}, {"evaluate"}),

@@ -25,6 +25,7 @@ from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.contract.task import on_device
+from ensue.tasks.sequence_to_sequence.glossary import Demands
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, surprisals
 from ensue.text.special_tokens import TokenizerWithSpecials
@@ -60,11 +61,13 @@ def outputs(
     *,
     target: TokenizerWithSpecials,
     limits: Sequence[int],
+    demands: Sequence[Demands] | None = None,
     record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each source, in order. Several models decide together, by the mean of probabilities.
 
-    What was considered is added to `record`, if it is given; that is for one source.
+    `demands` has the required and the forbidden phrases of each source. What was considered is added to `record`, if it
+    is given; that is for one source.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
@@ -72,9 +75,11 @@ def outputs(
         for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
             model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
+            of_rows = [] if demands is None else [demands[row] for row in rows.tolist()]
             best = beam_search(
                 model, state, starts, end_id=target.end_id, search=search,
-                max_tokens=[limits[row] for row in rows.tolist()], record=record,
+                max_tokens=[limits[row] for row in rows.tolist()], required=[one.required for one in of_rows],
+                forbidden=[sorted(one.forbidden) for one in of_rows], record=record,
             )  # fmt: skip
             for row, hypotheses in zip(rows.tolist(), best, strict=True):
                 found[row] = hypotheses

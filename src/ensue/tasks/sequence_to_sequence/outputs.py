@@ -33,6 +33,7 @@ class Output:
     - `is_complete` is False if the text was cut at the most tokens.
     - `others` are the next best outputs, of which each has no others.
     - `ids` are its tokens, without the end.
+    - `lacks` are the targets of a glossary that should stand in it and do not; with a `!` those that should not.
     """
 
     text: str
@@ -41,6 +42,7 @@ class Output:
     is_complete: bool = True
     others: tuple[Output, ...] = field(default=(), repr=False)
     ids: tuple[int, ...] = field(default=(), repr=False)
+    lacks: tuple[str, ...] = field(default=(), repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """The output as JSON values, without `others`."""
@@ -49,6 +51,7 @@ class Output:
             "score": round(self.score, 6),
             "log_probability": round(self.log_probability, 6),
             "is_complete": self.is_complete,
+            **({"lacks": list(self.lacks)} if self.lacks else {}),
         }
 
     def __str__(self) -> str:

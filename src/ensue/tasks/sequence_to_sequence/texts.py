@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from ensue.data.pairs import Pair
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.stored import Bounds, Stored
+from ensue.text.characters import CharacterTokenizer
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
+from ensue.text.utf8 import ByteTokenizer
 from ensue.text.words import WordTokenizer
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -115,6 +117,23 @@ class PairCoder(Stored):
             else:
                 found += [""] * bool(place) + tokenizer.written(text)
         return [*(found[: self.source_tokens] if self.source_tokens else found), ""]
+
+    def source_spans(self, text: str) -> list[tuple[int, int]]:
+        """The places in `text` of its tokens as a source, but for the end."""
+        tokenizer = self.source.tokenizer
+        if isinstance(tokenizer, WordTokenizer | CharacterTokenizer):
+            found, place = list[tuple[int, int]](), 0
+            for written in tokenizer.written(text):
+                place = max(place, text.find(written, place))
+                found.append((place, place + len(written)))
+                place += len(written)
+            return found
+        if isinstance(tokenizer, ByteTokenizer):
+            lengths = [len(letter.encode("utf-8", "surrogatepass")) for letter in text]
+            return [(place, place + 1) for place, length in enumerate(lengths) for _ in range(length)]
+        before = len(tokenizer.before)
+        offsets = tokenizer.encode_with_offsets(tokenizer.before + text)[1] - before
+        return [(start, end) for start, end in offsets.tolist()]
 
     def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
         """The text of `ids`, some of which may be words of the source `columns`."""

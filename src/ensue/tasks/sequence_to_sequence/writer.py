@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import fields, replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 import numpy as np
@@ -16,7 +19,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair, PairSource
 from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import SearchOptions
+from ensue.decode.search import BeamSearch, SearchOptions
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
@@ -25,6 +28,7 @@ from ensue.notices import say_empty
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.windows import EVERY, WHOLE, Shard
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.glossary import Demands, Glossary
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.task import WINDOW, Sources, in_windows
 from ensue.text.scripts import are_unsplit
@@ -58,6 +62,8 @@ class Writer(Predictor, Generic[ItemT]):
         self.recipes: tuple[Any, ...] = (self.recipe,)
         self.target, self.ratio = target, ratio
         self.search = search_of(self.recipe.search, target)
+        self.glossary: Glossary | None = None
+        self.unmet = Counter[str]()
 
     @property
     @abstractmethod
@@ -77,6 +83,10 @@ class Writer(Predictor, Generic[ItemT]):
     def encoded(self, items: Sequence[tuple[ItemT, str]]) -> tuple[Sources, Ragged]:
         """The sources and the ids of a target of each, with the end. Raises DataError for what is too long."""
 
+    def texts_of(self, item: ItemT) -> Sequence[str]:
+        """The texts of a source, in which a glossary's sources are looked for."""
+        return ()
+
     def decoded(self, ids: Sequence[int], item: ItemT) -> str:
         """The text that is written for a source."""
         return self.target.decode(ids)
@@ -91,6 +101,24 @@ class Writer(Predictor, Generic[ItemT]):
         other = copy(self)
         other.search = replace(self.search, **changes)
         return other
+
+    def with_glossary(self, glossary: GlossaryLike) -> Self:
+        """This model with a glossary: texts that stand in an output, or do not, where the source has some text.
+
+        A glossary is pairs of source and target, or a file with a line for each, with a tab between them. A target with
+        `!` before it does not stand there. Without a source a pair is for every source. Raises DataError for a pair
+        that is none, and for a target that the model cannot write.
+        """
+        other = copy(self)
+        other.glossary, other.unmet = Glossary.of(glossary, self.target), Counter()
+        return other
+
+    def lacking(self, *, least: int = 0) -> str:
+        num = self.unmet["outputs"]
+        if not num:
+            return ""
+        of = f"{num:,} of {self.unmet['all']:,} outputs {'is' if num == 1 else 'are'}"
+        return f"{of} not as the glossary demands (`lacks` of --json); a wider beam may help (--beams)"
 
     def with_others(self, *others: Self) -> Self:
         """An ensemble of this model and others, with the search of this one. It reads and writes no more than each of
@@ -112,8 +140,42 @@ class Writer(Predictor, Generic[ItemT]):
             if place >= wanted.stop:
                 return
             if place >= wanted.start:
-                sources = self.sources(window)
-                yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
+                yield from zip(window, self.written(window), strict=True)
+
+    def written(self, items: Sequence[ItemT]) -> list[Output]:
+        """The outputs for some sources."""
+        sources = self.sources(items)
+        if self.glossary is None:
+            return list(map(self._output, items, self.hypotheses(sources)))
+        most = min(self.search.max_tokens, self.most_written or self.search.max_tokens)
+        demands = [
+            self.glossary.demands(self.texts_of(item), self.search, limit=limit, most=most)
+            for item, limit in zip(items, self.limits(sources), strict=True)
+        ]
+        found = self._found(sources, self.search, demands)
+        return [self._demanded(*one) for one in zip(items, demands, found, strict=True)]
+
+    def _found(self, sources: Sources, search: BeamSearch, demands: Sequence[Demands]) -> list[list[Hypothesis]]:
+        limits = [one.limit for one in demands]
+        return outputs(self.models, sources, search, target=self.target, limits=limits, demands=demands)
+
+    def _demanded(self, item: ItemT, demands: Demands, found: list[Hypothesis]) -> Output:
+        """The output for a source, which is searched again as long as that helps to meet the demands."""
+        search = self.search
+        for _ in range(MOST_SEARCHES if demands.terms else 0):
+            learned = [demands.learn(each.ids, partial(self.decoded, item=item)) for each in found]
+            if found[0].lacks and search.width < WIDEST:
+                search = replace(search, width=min(2 * search.width, WIDEST))
+            elif not any(learned):
+                break
+            (found,) = self._found(self.sources([item]), search, [demands])
+        output = self._output(item, found)
+        every = [replace(one, lacks=demands.unmet(one.text)) for one in (output, *output.others)]
+        self.unmet["all"] += 1
+        if every[0].lacks:
+            self.unmet["outputs"] += 1
+        first, *others = sorted(every, key=lambda one: bool(one.lacks))
+        return replace(first, others=tuple(others))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
         """The best hypotheses of each source. All that the search considered is added to `record`, for one source."""
@@ -194,6 +256,11 @@ class Writer(Predictor, Generic[ItemT]):
             cut = "; BLEU of the file's own tokens"
         return f"{how}{cut}"
 
+
+GlossaryLike = str | Path | Sequence[tuple[str, str]]
+"""A glossary as a user gives it."""
+MOST_SEARCHES, WIDEST = 8, 80
+"""The most searches again for a source, and the widest beam of them, where demands of a glossary are not met."""
 
 Aligner = Callable[[Sequence[tuple[Pair, Output]]], list[TokenAlignment | None]]
 """The alignment of each source with its output."""

@@ -106,6 +106,8 @@ def text_of(ids, copied):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit(f"{sys.argv[1]}: this program takes no arguments; `ensue predict` has --glossary and --keep-markup")
     for line in sys.stdin:
         source, copied = read(line.rstrip("\r\n").split("\t"))
         print(re.sub(r"[\r\n\t]", " ", text_of(search(source), copied)))

@@ -1,0 +1,187 @@
+"""Glossaries: texts that an output must have, or must not have, where its source has some text.
+
+A demand is met in the text, not only in the tokens: a word that is required stands there as a whole word, and one that
+is forbidden does not stand there in other tokens. The search knows tokens alone. So what it finds is read, and if a
+demand is not met, the tokens that were the fault are forbidden, too, and the search is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ensue.arguments import check_type
+from ensue.data.decoding import whole_text
+from ensue.decode.hypotheses import Phrase
+from ensue.decode.search import BeamSearch, least_tokens, occurrences
+from ensue.errors import DataError, EnsueError
+from ensue.text.scripts import count_without_blanks
+from ensue.text.special_tokens import TokenizerWithSpecials
+
+NOT = "!"
+"""The sign before a target that must not be written."""
+
+
+class Term(NamedTuple):
+    """A line of a glossary. Without a `source` it is for every source."""
+
+    source: str
+    target: str
+    is_forbidden: bool
+    where: str
+    """The file and line, for messages."""
+    ids: Phrase = ()
+    """The target in the tokens of a model; none if it is forbidden and has no such tokens."""
+
+    def is_for(self, texts: Sequence[str]) -> bool:
+        """Whether a source, the `texts` of its columns, has the text of this term."""
+        return not self.source or any(standing(self.source, any_case=True).search(text) for text in texts)
+
+    def is_met(self, text: str) -> bool:
+        """Whether an output is as this term demands."""
+        return (standing(self.target).search(text) is None) is self.is_forbidden
+
+
+@lru_cache(1 << 14)
+def standing(words: str, *, any_case: bool = False) -> re.Pattern[str]:
+    """The pattern of `words` as whole words, with any blanks between them.
+
+    With `any_case` words that have no capital are found in any case. Where a script has no blanks, words are found
+    anywhere.
+    """
+    before, after = (
+        r"\w" if re.match(r"\w", end) and not count_without_blanks(end) else "" for end in (words[0], words[-1])
+    )
+    inside = r"\s+".join(map(re.escape, words.split()))
+    flags = re.IGNORECASE if any_case and words == words.lower() else 0
+    return re.compile((f"(?<!{before})" if before else "") + inside + (f"(?!{after})" if after else ""), flags)
+
+
+class Glossary:
+    """Terms in the tokens of a model. Raises DataError for a line that is none, and for a text that the model has no
+    tokens for.
+    """
+
+    def __init__(self, terms: Iterable[Term], target: TokenizerWithSpecials) -> None:
+        self.terms = [_encoded(term, target) for term in terms]
+        self.parts_words = target.tokenizer.kind in ("characters", "bytes")
+
+    @classmethod
+    def of(cls, given: Any, target: TokenizerWithSpecials) -> Glossary:
+        """The glossary in a file, a line for each term, or of pairs of source and target."""
+        if isinstance(given, (str, PathLike)):
+            lines = whole_text(Path(given), "utf-8").split("\n")
+            rows = [(f"{given}:{number}", line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+        else:
+            check_type("glossary", given, (list, tuple), "a path, or a list of pairs of source and target")
+            rows = [(f"pair {number} of the glossary", row) for number, row in enumerate(given, 1)]
+        return cls((_term(*row) for row in rows), target)
+
+    def demands(self, texts: Sequence[str], search: BeamSearch, *, limit: int, most: int) -> Demands:
+        """The demands on the output for a source, whose usual limit is `limit` tokens, and `most` at all events. Raises
+        EnsueError for what cannot be met.
+        """
+        terms = [term for term in self.terms if term.is_for(texts)]
+        required = [term for term in terms if not term.is_forbidden]
+        forbidden = [term for term in terms if term.is_forbidden]
+        for term in required:
+            if against := next((each for each in forbidden if not each.is_met(term.target)), None):
+                raise EnsueError(f'{term.where}: "{term.target}" is demanded, and {against.where} forbids it')
+        needed = least_tokens([term.ids for term in required])
+        if needed > most:
+            longest = max(required, key=lambda term: len(term.ids))
+            raise EnsueError(
+                f'{longest.where}: with "{longest.target}" an output has {needed} tokens at least, and may have {most}'
+            )
+        demands = Demands(terms, min(most, limit + needed), parts_words=self.parts_words)
+        for term in required:
+            try:
+                search.for_input(max_tokens=demands.limit, required=(term.ids,))
+            except EnsueError as error:
+                raise EnsueError(f'{term.where}: "{term.target}" cannot be demanded: {error}') from None
+        return demands
+
+
+class Demands:
+    """The demands on one output: its terms, and the phrases by which the search keeps to them."""
+
+    def __init__(self, terms: Sequence[Term], limit: int, *, parts_words: bool) -> None:
+        """`parts_words` says that a word has a token for each character, which stand in other words, too."""
+        self.terms, self.limit, self.parts_words = terms, limit, parts_words
+        self.required = tuple(term.ids for term in terms if not term.is_forbidden)
+        self.forbidden = set[Phrase]()
+        for term in terms if not parts_words else ():
+            if term.is_forbidden and term.ids:
+                self._add(term.ids)
+
+    def unmet(self, text: str) -> tuple[str, ...]:
+        """The targets of the terms that an output does not meet, as the glossary has them."""
+        return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_met(text))
+
+    def learn(self, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> bool:
+        """Forbids the phrases that make that an output is not as demanded; returns whether there are new ones."""
+        text, known = decode(ids), len(self.forbidden)
+        ends = text_ends(ids, decode)
+        starts = [0, *ends[:-1]]
+        for term in self.terms:
+            if term.is_met(text):
+                continue
+            if term.is_forbidden:
+                for found in standing(term.target).finditer(text):
+                    first = next(place for place, end in enumerate(ends) if end > found.start())
+                    last = next(place for place, end in enumerate(ends, 1) if end >= found.end())
+                    if self.parts_words or self._is_part(tuple(ids[first:last])):
+                        first, last = max(0, first - 1), last + 1
+                    self._add(tuple(ids[first:last]))
+                continue
+            for first in occurrences(term.ids, ids):  # as a part of a longer word
+                last = first + len(term.ids)
+                self._add(tuple(ids[first - _joins(text, starts[first]) : last + _joins(text, ends[last - 1])]))
+        return len(self.forbidden) > known
+
+    def _is_part(self, phrase: Phrase) -> bool:
+        """Whether a required phrase has this one in it, so that it cannot be forbidden."""
+        return any(occurrences(phrase, each) for each in self.required)
+
+    def _add(self, phrase: Phrase) -> None:
+        if not self._is_part(phrase):
+            self.forbidden.add(phrase)
+
+
+def text_ends(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[int]:
+    """The place in the text of `ids` where the text of each of them ends."""
+    text = decode(ids)
+    ends = [len(decode(ids[: count + 1])) for count in range(len(ids))]
+    return [min([len(text), *ends[place:]]) for place in range(len(ids))]
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether a word goes on at this place."""
+    return 0 < place < len(text) and re.match(r"\w\w", text[place - 1 : place + 1]) is not None
+
+
+def _term(where: str, row: Sequence[str]) -> Term:
+    """The term in a row."""
+    if not isinstance(row, (list, tuple)) or len(row) != 2 or not all(isinstance(part, str) for part in row):
+        raise DataError(f"{where}: expected source and target, with a tab between them in a file")
+    source, target = (" ".join(part.split()) for part in row)
+    is_forbidden = target.startswith(NOT)
+    target = target.removeprefix(NOT).lstrip()
+    if not target:
+        raise DataError(f"{where}: no target")
+    return Term(source, target, is_forbidden, where)
+
+
+def _encoded(term: Term, target: TokenizerWithSpecials) -> Term:
+    """The term in tokens that stand in a text, as the model writes it."""
+    tokenizer = target.tokenizer
+    ids = tuple(tokenizer.encode((" " if tokenizer.joins_blanks else "") + term.target).tolist())
+    if not ids or tokenizer.unknown_id in ids:
+        if term.is_forbidden:
+            return term._replace(target=term.target.lower()) if tokenizer.lowercase else term
+        raise DataError(f'{term.where}: the model has no tokens for "{term.target}", so that it cannot write it')
+    return term._replace(ids=ids, target=target.decode(ids).strip() or term.target)

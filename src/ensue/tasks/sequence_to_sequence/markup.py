@@ -1,0 +1,285 @@
+"""Tags and placeholders of a source: cut out, so that a model reads plain text, and put into its output again.
+
+A unit is a word or a mark, with its place in the plain text. Tags that belong together are a `Node` around the units
+between them; all else is a `Node` without content. What a node has around it in the source it has in the output: a
+child's units are within those of its parent, and siblings do not overlap. So tags are nested as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+Span = tuple[int, int]
+
+_NAME = r"[A-Za-z_][\w.:-]*"
+MARKUP = re.compile(
+    rf"<!--.*?-->|</?{_NAME}(?:\s[^<>]*)?/?>"
+    r"|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);"
+    r"|\$?\{\{?[^{}\s]*\}?\}"
+    r"|(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:l?[diu]|[sfgexXcr@])(?!\w)",
+    re.DOTALL,
+)
+"""Tags, comments, entities, placeholders in braces, and those of `%`."""
+_TAG = re.compile(rf"<(/?)({_NAME})[^<>]*?(/?)>")
+_UNIT = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+_WORD = re.compile(r"\w")
+
+
+@dataclass
+class Node:
+    """A pair of tags with all that stands between them, or a single piece of markup, whose `end` is "".
+
+    `first` and `last` bound its units in the source. `blank_before` and `blank_after` say where blanks stood.
+    """
+
+    begin: str = ""
+    end: str = ""
+    first: int = 0
+    last: int = 0
+    children: list[Node] = field(default_factory=list)
+    blank_before: bool = False
+    blank_after: bool = False
+
+    def whole(self) -> str:
+        """The markup of this node and all nodes in it, without the text."""
+        return self.begin + "".join(child.whole() for child in self.children) + self.end
+
+
+class Marked(NamedTuple):
+    """A text without its markup, its units, and the markup as a tree."""
+
+    text: str
+    plain: str
+    units: list[Span]
+    root: Node
+
+    def with_output(self, output: str, links: Sequence[int | None]) -> str:
+        """An output with the markup. `links` has for each unit of the output (`units_of`) the number of the unit of
+        the source that it belongs to, or None.
+        """
+        if not self.units:
+            return self.text
+        if not (spans := units_of(output)):
+            return self.root.whole() + output
+        written = _Output(output, spans, links).written(self.root, 0, len(spans))
+        return output[: spans[0][0]] + written + output[spans[-1][1] :]
+
+
+def units_of(text: str) -> list[Span]:
+    """The places of the words and marks of a text."""
+    return [found.span() for found in _UNIT.finditer(text)]
+
+
+def cut(text: str) -> Marked:
+    """The text with its markup apart. Words that were apart by a piece, or by two tags, are not joined."""
+    found = list(MARKUP.finditer(text))
+    partner = _partners([match[0] for match in found])
+    plain, units, root = "", list[Span](), Node()
+    open_nodes = [root]
+    place, parts = 0, False
+    for number, match in enumerate([*found, None]):
+        segment = text[place : match.start()] if match else text[place:]
+        plain, segment = _joined(plain, segment, parts=parts)
+        units += [(first + len(plain), last + len(plain)) for first, last in units_of(segment)]
+        plain += segment
+        if match is None:
+            break
+        other = partner[number]
+        parts = other is None or (number > 0 and place == match.start())
+        place = match.end()
+        if other is not None and other < number:
+            node = open_nodes.pop()
+            node.last, node.end = len(units), match[0]
+            node.blank_after = _is_blank(text, place)
+            continue
+        node = Node(match[0], first=len(units), last=len(units))
+        node.blank_before, node.blank_after = _is_blank(text, match.start() - 1), _is_blank(text, place)
+        open_nodes[-1].children.append(node)
+        if other is not None:
+            open_nodes.append(node)
+    root.last = len(units)
+    return Marked(text, plain, units, root)
+
+
+def _is_blank(text: str, place: int) -> bool:
+    return 0 <= place < len(text) and text[place].isspace()
+
+
+def _joined(plain: str, segment: str, *, parts: bool) -> tuple[str, str]:
+    """The text so far and what comes behind a piece of markup, with one blank at most where the piece was."""
+    if not plain:
+        return "", segment.lstrip()
+    if plain[-1].isspace():
+        segment = segment.lstrip()
+    if parts and re.match(r"[.,;:!?)\]]", segment):
+        return plain.rstrip(), segment
+    if parts and _WORD.match(plain[-1]) and _WORD.match(segment):
+        return f"{plain} ", segment
+    return plain, segment
+
+
+def _partners(pieces: Sequence[str]) -> list[int | None]:
+    """For each piece the number of the tag that it is a pair with; None for one that is none, or crosses another."""
+    partners: list[int | None] = [None] * len(pieces)
+    waiting: list[tuple[str, int]] = []
+    for number, piece in enumerate(pieces):
+        tag = _TAG.fullmatch(piece)
+        if tag is None or tag[3]:
+            continue
+        if not tag[1]:
+            waiting.append((tag[2], number))
+        elif any(name == tag[2] for name, _ in waiting):
+            while (begun := waiting.pop())[0] != tag[2]:
+                pass
+            partners[number], partners[begun[1]] = begun[1], number
+    return partners
+
+
+class _Output:
+    """An output, its units, and what each belongs to."""
+
+    def __init__(self, text: str, spans: Sequence[Span], links: Sequence[int | None]) -> None:
+        self.text, self.spans, self.links = text, spans, links
+
+    def written(self, node: Node, low: int, high: int) -> str:
+        """The units from `low` to `high` with what stands in the node."""
+        areas = self._areas(node, low, high)
+        singles: dict[tuple[int, bool], list[str]] = {}
+        for child in node.children:
+            if id(child) not in areas:
+                gap, is_behind = self._gap(child, node, low, high, [area for _, area in areas.values()])
+                piece = self._apart(child, gap, is_behind=is_behind)
+                singles.setdefault((gap, is_behind), []).append(piece)
+        begun = {area[0]: (child, area) for child, area in areas.values()}
+        parts: list[str] = []
+        place = low
+        while True:
+            parts += singles.get((place, True), [])
+            if low < place < high:
+                parts.append(self.text[self.spans[place - 1][1] : self.spans[place][0]])
+            parts += singles.get((place, False), [])
+            if place == high:
+                return "".join(parts)
+            if place in begun:
+                child, area = begun[place]
+                parts.append(child.begin + self.written(child, *area) + child.end)
+                place = area[1]
+            else:
+                parts.append(self.text[slice(*self.spans[place])])
+                place += 1
+
+    def _areas(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
+        """The units of each child that has some, those with the fewest first: the run with most of its own and fewest
+        of others.
+        """
+        areas: dict[int, tuple[Node, Span]] = {}
+        children = [child for child in parent.children if child.first < child.last]
+        taken = [False] * (high - low)
+        own = {id(child): [self._is_of(child, unit) for unit in range(low, high)] for child in children}
+        for child in sorted(children, key=lambda child: sum(own[id(child)]) or len(taken) + 1):
+            weights = [
+                -len(taken) if is_taken else 1 if is_own else 0 if link is None else -1
+                for is_taken, is_own, link in zip(taken, own[id(child)], self.links[low:high], strict=True)
+            ]
+            first, last = _best_run(weights)
+            if first == last:  # no unit belongs to it: the one that is nearest
+                gap, is_behind = self._gap(child, parent, low, high, [])
+                first = min(gap - is_behind, high - 1) - low
+                last = first + (not taken[first])
+            if first < last:
+                taken[first:last] = [True] * (last - first)
+                areas[id(child)] = child, (low + first, low + last)
+        return areas
+
+    def _is_of(self, child: Node, unit: int) -> bool:
+        link = self.links[unit]
+        return link is not None and child.first <= link < child.last
+
+    def _gap(self, child: Node, parent: Node, low: int, high: int, areas: Sequence[Span]) -> tuple[int, bool]:
+        """The place of a piece without units: before the unit for the next one of the source, or behind that for the
+        one before it, whichever is nearest; and whether it is behind.
+        """
+        after = range(child.last, parent.last)
+        before = range(child.first - 1, parent.first - 1, -1)
+        found = (low if child.first == parent.first else high), child.first > parent.first
+        for distance in range(max(len(after), len(before))):
+            sides = [(side[distance], side is before) for side in (after, before) if distance < len(side)]
+            places = [place for side in sides if (place := self._beside(*side, low, high))]
+            if places:
+                found = next((place for place in places if self._is_word(place)), places[0])
+                break
+        gap, is_behind = found
+        for first, last in areas:  # not within a sibling
+            if first < gap < last:
+                gap = last if is_behind else first
+        if gap in (low, high):
+            is_behind = gap == high
+        return gap, is_behind
+
+    def _beside(self, source: int, is_behind: bool, low: int, high: int) -> tuple[int, bool] | None:
+        """The place before or behind the units that belong to a unit of the source; None if there are none."""
+        unit = next((unit for unit in range(low, high) if self.links[unit] == source), None)
+        if unit is None or not is_behind:
+            return None if unit is None else (unit, False)
+        while unit < high and self.links[unit] == source:
+            unit += 1
+        return unit, True
+
+    def _apart(self, child: Node, gap: int, *, is_behind: bool) -> str:
+        """The markup with the blanks that it had, and with others where it would be no such markup beside the text."""
+        whole, place = child.whole(), self.spans[gap - 1][1] if is_behind else self.spans[gap][0]
+        piece = " " * (child.blank_before and is_behind) + whole + " " * (child.blank_after and not is_behind)
+        pieces = MARKUP.findall(whole)
+        is_joined_before = MARKUP.findall(self.text[max(0, place - 1) : place] + piece) != pieces
+        is_joined_after = MARKUP.findall(piece + self.text[place : place + 1]) != pieces
+        return " " * is_joined_before + piece + " " * is_joined_after
+
+    def _is_word(self, place: tuple[int, bool]) -> bool:
+        unit = place[0] - place[1]
+        return _WORD.match(self.text, self.spans[unit][0]) is not None
+
+
+def _best_run(weights: Sequence[int]) -> Span:
+    """The shortest run with the largest sum, the first of several; an empty one if no sum is above 0."""
+    sums = [0, *accumulate(weights)]
+    best, run, least = 0, (0, 0), 0
+    for place, total in enumerate(sums):
+        if total <= sums[least]:
+            least = place
+        if total - sums[least] > best:
+            best, run = total - sums[least], (least, place)
+    return run
+
+
+def linked(
+    units: Sequence[Span], tokens: Sequence[Span], places: Sequence[int], of: Sequence[Span], of_tokens: Sequence[Span]
+) -> list[int | None]:
+    """For each of the `units` of an output the number of the unit of the source that its tokens look at.
+
+    `tokens` are the places of the output's tokens in its text, and `places` the numbers of the tokens of the source
+    that they look at. `of` are the units of the source, and `of_tokens` the places of its tokens.
+    """
+    owners = [next((unit for unit, span in enumerate(of) if _overlap(span, token)), None) for token in of_tokens]
+    links: list[int | None] = []
+    for unit in units:
+        votes = Counter[int]()
+        for token, place in zip(tokens, places, strict=True):
+            owner = owners[place] if place < len(owners) else None
+            if owner is not None and (common := _overlap(unit, token)):
+                votes[owner] += common
+        links.append(max(votes, key=lambda owner: votes[owner]) if votes else None)
+    return links
+
+
+def _overlap(span: Span, other: Span) -> int:
+    return max(0, min(span[1], other[1]) - max(span[0], other[0]))
+
+
+def by_position(count: int, of: int) -> list[int | None]:
+    """The links of `count` units, as if they were in the same order as the `of` units of the source."""
+    return [(2 * unit + 1) * of // (2 * count) for unit in range(count)]

@@ -1,0 +1,109 @@
+"""Glossaries: what an output must have and must not have is so in its text, whatever its tokens are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ensue.decode.search import BeamSearch
+from ensue.errors import DataError, EnsueError
+from ensue.tasks.sequence_to_sequence.glossary import Demands, Glossary, Term, standing
+from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokenizers import train_tokenizer
+
+TEXT = "Die Bank am Ufer , das Bankhaus in der Uferstraße. die Ufer"
+
+
+def side(kind: str) -> TokenizerWithSpecials:
+    return TokenizerWithSpecials(train_tokenizer(kind, [TEXT], min_count=1))
+
+
+def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **of_input: int) -> Demands:
+    limits = {"limit": 20, "most": 50} | of_input
+    return Glossary.of(list(glossary), side(kind)).demands([source], BeamSearch(), **limits)
+
+
+def required(glossary: Sequence[tuple[str, str]], source: str) -> list[str]:
+    return [term.target for term in demands(glossary, source).terms]
+
+
+@pytest.mark.parametrize(
+    ("term", "source", "is_found"),
+    [
+        ("bank", "The bank.", True),
+        ("bank", "Bank robbers", True),
+        ("bank", "two banks", False),
+        ("bank", "embankment", False),
+        ("Bank", "the bank", False),
+        ("river bank", "the river  bank", True),
+        ("C++", "in C++17", True),
+        ("", "anything", True),
+        ("銀行", "大銀行は", True),
+    ],
+)
+def test_where_a_term_is_for(term: str, source: str, is_found: bool) -> None:
+    assert required([(term, "Ufer")], source) == ["Ufer"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("pair", "of_input", "expected"),
+    [
+        (("bank", "Fluss"), {}, 'pair 2 of the glossary: the model has no tokens for "Fluss"'),
+        (("bank", "!Bank"), {}, 'pair 1 of the glossary: "Bank am Ufer" is demanded, and pair 2 of the glossary forb'),
+        (
+            ("", "die die die"),
+            {"most": 4},
+            'pair 1.*"Bank am Ufer" an output has 6 tokens at least, and may have 4',
+        ),
+        (("bank", "!"), {}, "pair 2 of the glossary: no target"),
+        (("bank",), {}, "pair 2 of the glossary: expected source and target"),
+    ],
+)
+def test_what_cannot_be_met_names_the_line(pair: tuple[str, str], of_input: dict[str, int], expected: str) -> None:
+    with pytest.raises(EnsueError, match=expected):
+        demands([("bank", "Bank am Ufer"), pair], "the bank", **of_input)
+
+
+def test_a_file_of_terms(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Bank\tUfer\r\n\n\t!Bank\n", encoding="utf-8")
+    terms = Glossary.of(path, side("words")).terms
+    assert [term[:4] for term in terms] == [("Bank", "Ufer", False, f"{path}:1"), ("", "Bank", True, f"{path}:3")]
+    path.write_text("Bank\tUfer\nBank Ufer\n", encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(f"{path}:2: expected source and target, with a tab")):
+        Glossary.of(path, side("words"))
+
+
+def learned(pair: tuple[str, str], text: str, kind: str) -> list[str]:
+    """The texts that are forbidden after an output."""
+    writer = side(kind)
+    found = demands([pair], "the bank", kind)
+    before = set(found.forbidden)
+    ids = writer.encode(text).tolist()
+    found.learn(ids, writer.decode)
+    return sorted("".join(map(writer.symbol, phrase)) for phrase in found.forbidden - before)
+
+
+def test_tokens_that_are_the_fault_are_forbidden() -> None:
+    assert learned(("", "!Bank"), "Die Bank am", "characters") == [" Bank "]
+    assert learned(("", "!ank"), "Die Bank am", "characters") == []
+    assert learned(("", "ank"), "Die Bank am", "characters") == ["Bank "[:4]]
+    assert learned(("", "Ufer"), "Die Uferstraße", "characters") == ["Ufers"]
+    assert learned(("", "!Bank"), "am-Bank", "bpe") != []
+
+
+def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
+    found = demands([("", "!Bank"), ("", "Bankhaus")], "x", "characters")
+    writer = side("characters")
+    assert not found.learn(writer.encode("das Bankhaus").tolist(), writer.decode)
+    assert found.unmet("das Bankhaus") == ()
+    assert found.unmet("die Bank") == ("!Bank", "Bankhaus")
+    assert found.learn(writer.encode("die Bank").tolist(), writer.decode)
+
+
+def test_whole_words() -> None:
+    assert standing("Bank").search("Bankhaus") is None
+    assert Term("", "Bank", True, "").is_met("Banken")
