@@ -34,9 +34,9 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 74_000,
-    "files of `src`": 568,
-    "files of `tasks`": 150,
+    "Python lines of `src`": 75_000,
+    "files of `src`": 570,
+    "files of `tasks`": 152,
     "files loose in `tasks`": 2,
     "import circles": 0,
     "files of a step of `train char-lstm`": 32,

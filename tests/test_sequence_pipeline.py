@@ -306,7 +306,7 @@ def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Pat
     assert "Amsel" in output.text
     with pytest.raises(EnsueError, match="no glossary and no markup"):
         kept.portable()
-    assert [each.text for each in kept.predict(["<br/>", ""])][0] == "<br/>"
+    assert kept.predict(["<br/>", ""])[0].text == "<br/>"
 
 
 def test_the_places_of_the_tokens_of_a_source() -> None:

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from ensue.data.frames.source import Shape
+from ensue.data.pairs import Pair, PairLayout
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
+from ensue.recipe.tables import TokenizerRecipe
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
@@ -29,6 +31,10 @@ from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.labels import Classes
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
@@ -64,8 +70,21 @@ def frame_pipeline() -> FrameClassificationPipeline:
     return FrameClassificationPipeline(parts.build(recipe), parts, recipe=recipe, run="/somewhere/runs/motion")
 
 
+def translating_pipeline() -> SequencePipeline:
+    pairs = [Pair(("the sea was calm",), ("das Meer war ruhig",))]
+    parts = EncoderDecoderParts(PairCoder.train(pairs, TokenizerRecipe(kind="words"), None))
+    size = {"kind": "transformer", "d_model": 8, "num_layers": 1, "num_heads": 1}
+    tables = {"encoder": size, "decoder": size, "tokens": {"d_embedding": 8}, "train": {"steps": 1}}
+    recipe = SequenceToSequenceRecipe.model_validate({"task": "sequence-to-sequence", **tables})
+    torch.manual_seed(1)
+    layout, run = PairLayout("tsv"), "/somewhere/runs/ende"
+    return SequencePipeline(parts.build(recipe), parts.coder, recipe=recipe, layout=layout, ratio=1.0, run=run)
+
+
 def task_of(pipeline: Any) -> str:
     """A task with the same commands."""
+    if isinstance(pipeline, SequencePipeline):
+        return "sequence-to-sequence"
     if isinstance(pipeline, FramePredictionPipeline):
         return "frame-prediction"
     return "language-modeling" if hasattr(pipeline, "generate") else "labeling"

@@ -9,7 +9,14 @@ import pytest
 from ensue.serving.admission import Amounts
 from ensue.serving.routes import ROUTES
 from serving.client import Answer, Client
-from serving.conftest import BUGS, Shouter, frame_pipeline, language_pipeline, next_pipeline
+from serving.conftest import (
+    BUGS,
+    Shouter,
+    frame_pipeline,
+    language_pipeline,
+    next_pipeline,
+    translating_pipeline,
+)
 
 SAID = {"model": "shouter", "inputs": ["a"]}
 
@@ -34,6 +41,24 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
     scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
     assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
     assert scored[1] == {"nats": 0, "tokens": []}
+
+
+def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
+    client, _ = serve({"ende": translating_pipeline(), "shouter": Shouter()}, terms=2)
+    inputs = ["the <b>sea</b> was {n} calm", "was calm"]
+    asked = {"model": "ende", "inputs": inputs, "glossary": [["sea", "Meer"], ["", "!ruhig"]], "keep_markup": True}
+    one, other = (output["text"] for output in client.post("/v1/predict", asked).json["outputs"])
+    assert "Meer" in one
+    assert [one.count(piece) for piece in ("<b>", "</b>", "{n}")] == [1, 1, 1]
+    assert "ruhig" not in one + other
+    assert "<b>" not in other
+    for wrong in ([["sea"]], [["sea", 1]], "sea", [["sea", "Meer"]] * 3, [["sea", "x" * 257]], [["sea", "See"]]):
+        found = refused(client.post("/v1/predict", asked | {"glossary": wrong}), 400, "invalid_value")
+        assert found["param"] == "glossary"
+    against = asked | {"glossary": [["sea", "Meer"], ["sea", "!Meer"]]}
+    assert "pair 2 of the glossary forbids it" in refused(client.post("/v1/predict", against), 400)["message"]
+    for option in ({"glossary": []}, {"keep_markup": True}):
+        refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["b"], **option}), 400, "model_not_supported")
 
 
 def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) -> None:

@@ -286,7 +286,8 @@ class PredictRequest(TextsRequest):
     def options(self) -> dict[str, Any]:
         """The options that are given."""
         names = ("n_best", "at_least", "glossary", "keep_markup")
-        return {name: value for name in names if (value := getattr(self, name)) not in (None, False)}
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None and value is not False}
 
     def checked_glossary(self, most: int) -> list[tuple[str, ...]]:
         """The pairs of the glossary. Raises Refusal for another value, and for more than `most` pairs."""

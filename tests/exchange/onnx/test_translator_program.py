@@ -87,6 +87,13 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return load
 
 
+def test_an_option_is_refused(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program()
+    monkeypatch.setattr(sys, "argv", ["predict.py", "--glossary", "terms.tsv"])
+    with pytest.raises(SystemExit, match="--glossary: this program takes no arguments"):
+        runpy.run_path(str(tmp_path / "translator.py"), run_name="__main__")
+
+
 def outputs(ours: Any, seeds: range) -> list[tuple[int, ...]]:
     found = []
     for seed in seeds:
