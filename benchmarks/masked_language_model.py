@@ -56,7 +56,7 @@ def main() -> None:
 def make_task(vocabulary: int) -> MaskedLanguageModeling:
     """The task of ensue on random ids; its batches are for both."""
     ids = np.random.default_rng(0).integers(SPECIAL, vocabulary, 1_000_000)
-    blocks = FramedBlocks(TokenFile.from_ids(ids), length=POSITIONS - 2, frame=Frame(2, 3, 0), seed=0)
+    blocks = FramedBlocks(TokenFile(ids), length=POSITIONS - 2, frame=Frame(2, 3, 0), seed=0)
     masking = Masking(4, np.arange(SPECIAL, vocabulary), np.arange(vocabulary) >= SPECIAL)
     return MaskedLanguageModeling(
         blocks, masking, batch_size=ROWS, block_tokens=POSITIONS, validate=lambda _: None, sample=lambda *_: ""

@@ -86,7 +86,7 @@ def by_ensue(
     encoder = CELLS[cell][0](kind=cell, d_model=d, num_layers=layers)  # type: ignore[call-arg]
     ids = np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1)
     recipe = LanguageModelingTrain(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
-    batches = Segments(TokenFile.from_ids(ids), batch_size=rows, segment_length=length, seed=SEED)
+    batches = Segments(TokenFile(ids), batch_size=rows, segment_length=length, seed=SEED)
     tokenizer = train_tokenizer("bytes", [])
     task = LanguageModeling(batches, tokenizer=tokenizer, valid=None, segment_length=length)
     model = build_language_model(Tokens(d_embedding=d), encoder, vocabulary_size=vocabulary)  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ def text_of(string: str, vocabulary: list[str]) -> tuple[WordText, WordReader, W
     all_words = WordTokenizer.train([string])
     ids = all_words.encode(string)
     reader = WordReader(tokenizer, recipe(ELMO).words)  # type: ignore[attr-defined]
-    return WordText.of(TokenFile.from_ids(ids), all_words, tokenizer), reader, tokenizer
+    return WordText.of(TokenFile(ids), all_words, tokenizer), reader, tokenizer
 
 
 def test_each_direction_predicts_the_next_word_of_its_own_way(corpus: Path) -> None:

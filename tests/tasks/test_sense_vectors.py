@@ -82,7 +82,7 @@ def test_only_chosen_words_are_relabeled() -> None:
     vectors[2] = 0  # it says nothing
     around = Surroundings(vectors, np.bincount(ids), subsample=0, window=2, across_lines=False)
     counts = np.bincount(ids)
-    senses = cluster_senses(TokenFile.from_ids(ids), around, np.array([5]), counts, SensesTable(most=2), seed=0)
+    senses = cluster_senses(TokenFile(ids), around, np.array([5]), counts, SensesTable(most=2), seed=0)
     assert senses.counts.tolist() == [2]
     found = senses.relabeled(ids)
     np.testing.assert_array_equal(found[ids != 5], ids[ids != 5])

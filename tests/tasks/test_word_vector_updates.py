@@ -30,7 +30,7 @@ def the_same_numbers_whatever_was_drawn_before() -> None:
 def contexts(*, words: int = 60, across_lines: bool = False) -> WordContexts:
     ids = np.random.default_rng(1).integers(0, WORDS, 150)
     kept = kept_shares(np.bincount(ids, minlength=WORDS), 0.05)
-    tokens = TokenFile.from_ids(ids)
+    tokens = TokenFile(ids)
     return WordContexts(tokens, kept, words=words, window=WINDOW, across_lines=across_lines, seed=3)
 
 
@@ -189,7 +189,7 @@ def test_contexts_stay_on_their_line_within_a_window_that_varies() -> None:
     kept = (np.arange(WORDS) > 1).astype(float)
     for across, line_of in ((False, [0, 0, 0, 0, 1, 1, 2, 2]), (True, [0] * 8)):
         seen = set()
-        parts = WordContexts(TokenFile.from_ids(lines), kept, words=11, window=3, across_lines=across, seed=1)
+        parts = WordContexts(TokenFile(lines), kept, words=11, window=3, across_lines=across, seed=1)
         for step in range(40):
             found = parts.examples(step)
             assert found.ids.tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
@@ -212,7 +212,7 @@ def test_frequent_words_are_left_out_as_often_as_the_rule_says() -> None:
     assert kept[2] == pytest.approx(np.sqrt(ratio) + ratio)
     assert kept[4] == 1
     assert kept_shares(counts, 0).tolist() == [0, 0, 1, 1, 1]
-    tokens = TokenFile.from_ids(np.full(20_000, 2))
+    tokens = TokenFile(np.full(20_000, 2))
     found = WordContexts(tokens, kept, words=20_000, window=2, across_lines=False, seed=0).examples(0)
     assert found.rows / 20_000 == pytest.approx(kept[2], rel=0.05)
 

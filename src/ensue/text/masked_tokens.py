@@ -14,7 +14,6 @@ from ensue.text.tokenizer import Tokenizer
 from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR
 
 FRAMING = (PADDING, BEGIN, SEPARATOR, MASK)
-EMPTY = np.zeros(0, np.int64)
 
 
 class MaskedText(NamedTuple):

@@ -16,7 +16,7 @@ sizes = st.tuples(st.integers(2, 300), st.integers(1, 9), st.integers(1, 12), st
 
 def make(kind: type[Batches], count: int, batch_size: int, segment_length: int, seed: int = 0) -> Batches:
     """Batches of a text whose ids are its positions."""
-    return kind(TokenFile.from_ids(np.arange(count)), batch_size=batch_size, segment_length=segment_length, seed=seed)
+    return kind(TokenFile(np.arange(count)), batch_size=batch_size, segment_length=segment_length, seed=seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)

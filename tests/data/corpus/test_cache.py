@@ -80,7 +80,7 @@ def test_no_ids_at_all_can_be_written(tmp_path: Path) -> None:
 
 
 def test_ids_in_memory() -> None:
-    tokens = TokenFile.from_ids(np.array([3, 1, 2], np.uint32), unknown=1, characters=9)
+    tokens = TokenFile(np.array([3, 1, 2], np.uint32), unknown=1, characters=9)
     assert (ids_of(tokens), tokens.unknown, tokens.characters) == ([3, 1, 2], 1, 9)
 
 

@@ -26,7 +26,7 @@ def stream(size: int = 1000, *, lines: bool = False) -> TokenFile:
     if lines:
         ids[::11] = SEPARATOR
         ids[::55] = BEGIN
-    return TokenFile.from_ids(ids)
+    return TokenFile(ids)
 
 
 MAKERS: dict[str, Callable[[], FramedExamples]] = {
@@ -118,7 +118,7 @@ def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
 def test_what_does_not_follow_is_of_another_document() -> None:
     """Each document has one id; all others are taken, the first and the last one too."""
     ids = [id for document in range(4) for id in [BEGIN, *[FIRST + document, SEPARATOR] * 12]]
-    pairs = FramedPairs(TokenFile.from_ids(np.array(ids)), length=8, frame=FRAME, seed=0)
+    pairs = FramedPairs(TokenFile(np.array(ids)), length=8, frame=FRAME, seed=0)
     rows = pairs.rows(0, 10 * pairs.count)
     assert rows.segments is not None
     assert rows.follows is not None
@@ -132,13 +132,13 @@ def test_what_does_not_follow_is_of_another_document() -> None:
 
 def test_pairs_need_two_documents() -> None:
     with pytest.raises(ValueError, match="two documents at least"):
-        FramedPairs(TokenFile.from_ids(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)
+        FramedPairs(TokenFile(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)
 
 
 def test_a_long_sentence_is_cut() -> None:
     ids = np.arange(FIRST, FIRST + 90)
     ids[40] = BEGIN
-    found = FramedPairs(TokenFile.from_ids(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
+    found = FramedPairs(TokenFile(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
     assert found.lengths.tolist() == [12, 12]
     assert found.follows is not None
     assert not found.follows.any()

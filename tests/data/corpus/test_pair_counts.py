@@ -38,7 +38,7 @@ def test_counts_are_those_of_a_plain_loop(
     monkeypatch.setattr(pair_counts, "_PAIRS", together)
     monkeypatch.setattr(pair_counts, "_WORDS", 5)
     path = tmp_path / "x.pairs"
-    write_pair_counts(path, TokenFile.from_ids(IDS), size=12, window=window, first_word=2, line_end=line_end)
+    write_pair_counts(path, TokenFile(IDS), size=12, window=window, first_word=2, line_end=line_end)
     found = open_pair_counts(path)
     pairs = list(zip(found["of"].tolist(), found["near"].tolist(), strict=True))
     expected = plain(window, line_end)
@@ -49,7 +49,7 @@ def test_counts_are_those_of_a_plain_loop(
 
 def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.pairs"
-    write_pair_counts(path, TokenFile.from_ids(IDS), size=12, window=2, first_word=2, line_end=1)
+    write_pair_counts(path, TokenFile(IDS), size=12, window=2, first_word=2, line_end=1)
     whole = path.read_bytes()
     for content in (whole[:-1], whole[:40] + b"\xff" + whole[41:], whole[:10], b"ensueids" + whole[8:]):
         path.write_bytes(content)

@@ -27,7 +27,7 @@ _PAGE = 1 << 12
 
 
 class TokenFile:
-    """A sequence of ids that is read in slices. `open` maps a file, `from_ids` holds an array.
+    """A sequence of ids that is read in slices. It holds an array, or maps a file (`open`).
 
     `unknown` is how many of the ids are the tokenizer's unknown id, `characters` the length of the text behind them.
     """
@@ -47,11 +47,6 @@ class TokenFile:
         self.unknown = unknown
         self.characters = characters
         self._ids, self._file, self._checksums = ids, file, checksums
-
-    @classmethod
-    def from_ids(cls, ids: NDArray[Any], *, unknown: int = 0, characters: int = 0) -> Self:
-        """Ids in memory, for short texts."""
-        return cls(np.asarray(ids), unknown=unknown, characters=characters)
 
     @classmethod
     def open(cls, path: Path, *, checks: bool = False) -> Self:

@@ -77,11 +77,6 @@ IDX = re.compile(r"idx[1-9]")
 """Matches in the name of an idx file."""
 
 
-def names_of(kind: str) -> tuple[str, ...]:
-    """The formats of sentences, of texts or of pairs."""
-    return tuple(known.name for known in KNOWN if kind in known.kinds)
-
-
 def settings_of(kind: str) -> tuple[str, ...]:
     """The values of `data.format` in recipes."""
     return ("auto", *(known.name for known in KNOWN if kind in known.kinds and known.is_setting))
