@@ -35,7 +35,7 @@ serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
     "Python lines of `src`": 75_000,
-    "files of `src`": 570,
+    "files of `src`": 571,
     "files of `tasks`": 152,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import DataError, EnsueError, RunError
+from ensue.errors import DataError, EnsueError, RunError, listed
+from ensue.inspection.notebook import Shown, table_section
+from ensue.inspection.page import Section
 from ensue.library import load
 from ensue.metrics.comparison import RESAMPLES, Difference, ScoredItems, differences
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
+from ensue.runs.pictures import TONES, axes_of, written
 from ensue.runs.reporter import MetricsLog
 
 FOR_PEOPLE = ("about", "source", "measured")
@@ -38,7 +41,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Runs of one task. `data` are what they were scored on, `items` what was drawn anew for the differences.
 
     `recipes` has the keys in which the recipes differ, each with the value of every run.
@@ -62,6 +65,47 @@ class Comparison:
             "recipes": self.recipes,
             "notes": list(self.notes),
         }
+
+    def _pieces(self) -> list[Section]:
+        about = {"run": "", "model": "", "parameters": 0, "steps": 0, "training_seconds": 0.0}
+        runs = [{key: getattr(run, key) for key in about} | run.scores for run in self.runs]
+        tested = [
+            {"run": run.run, "score": name.replace("_", " "), **found.as_json()}
+            for run in self.runs
+            for name, found in run.differences.items()
+        ]
+        keys = [
+            {"key": key, **{run.run: value for run, value in zip(self.runs, row, strict=True)}}
+            for key, row in self.recipes.items()
+        ]
+        return [
+            *(Section("", "inspection/plain.html", {"note": note, "shown": ""}) for note in self.notes),
+            *table_section(runs, f"{len(runs)} runs, each a {self.what}"),
+            *table_section(tested, f"Differences to {self.runs[0].run}, with the interval of 95 %"),
+            *table_section(keys, "Keys in which the recipes differ"),
+        ]
+
+    def plot(self, score: str = "", *, ax: Any = None) -> Any:
+        """Draws a score of each run with matplotlib, on the axes `ax` or new ones; returns them. Where the difference
+        to the first run was tested, its interval of 95 % is drawn at the score.
+
+        By default it is the first score that all runs have. Raises EnsueError for a score that they do not have.
+        """
+        names = [name for name in self.runs[0].scores if all(name in run.scores for run in self.runs)]
+        if not names or (score and score not in names):
+            raise EnsueError(f'no score "{score}" of all runs; expected {listed(names) or "runs with scores"}')
+        score = score or names[0]
+        base = self.runs[0].scores[score]
+        axes = axes_of(ax, 6.4, 1.2 + 0.4 * len(self.runs))
+        for place, run in enumerate(self.runs):
+            axes.plot(run.scores[score], place, "o", color=TONES[0])
+            if (found := run.differences.get(score)) is not None:
+                axes.plot([base + found.low, base + found.high], [place, place], color=TONES[0], linewidth=1.3)
+        axes.axvline(base, color=TONES[4], linewidth=0.8, linestyle="--")
+        axes.set_yticks(range(len(self.runs)), [run.run for run in self.runs], **written())
+        axes.set(xlabel=score.replace("_", " "), ylim=(len(self.runs) - 0.5, -0.5))
+        axes.grid(axis="x", alpha=0.25)
+        return axes
 
 
 def compare(

@@ -8,9 +8,11 @@ from typing import Any, TypeVar, overload
 
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.errors import EnsueError
+from ensue.inspection.notebook import NotebookReporter, kernel_display
 from ensue.recipe import Recipe, read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
+from ensue.tasks import task_entry
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.training.device import choose_device
 
@@ -75,7 +77,8 @@ def train(
     recipe: `{"train.steps": 500}` or `["train.steps=500"]`; an object takes none. Ctrl-C ends the step and saves;
     `resume=True` continues the run in `out`, and `overwrite=True` replaces it. `device` is as for `load`. `threads` are
     those of the CPU; by default, what was fastest on this machine. `reporter` is told of the start, each step, each
-    validation and the end. Raises an `EnsueError` of one line for mistakes of the caller.
+    validation and the end; by default a notebook shows a bar and the curve. Raises an `EnsueError` of one line for
+    mistakes of the caller.
     """
     from ensue.training.run import train_run  # noqa: PLC0415  # a model in use needs none of it
 
@@ -89,5 +92,7 @@ def train(
     for name, path in {"train": train, "valid": valid, "test": test}.items():
         check_path(name, path)
     chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
+    if reporter is None and (display := kernel_display()) is not None:
+        reporter = NotebookReporter(display, task_entry(chosen.task).judged_by)
     train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
     return load(out, device=device)

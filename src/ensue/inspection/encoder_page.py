@@ -13,6 +13,7 @@ from ensue.inspection.drawing import WordColumns, lines, matrix
 from ensue.inspection.encoder import Attention, Trace
 from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import packed
+from ensue.runs.pictures import Grid, Lines
 
 MOST_DRAWN = 30
 """The most words whose attention is drawn."""
@@ -42,7 +43,30 @@ def encoder_sections(texts: Sequence[Seen]) -> list[Section]:
     ]
     if not any(one["traces"] or one["layers"] or one["is_too_long"] for one in shown):
         return []
-    return [Section("Inside the encoder", "inspection/encoder.html", {"about": _about(texts), "texts": shown})]
+    numbers = {"about": _about(texts), "texts": shown}
+    return [Section("Inside the encoder", "inspection/encoder.html", numbers, _pictures(texts))]
+
+
+def _pictures(texts: Sequence[Seen]) -> dict[str, dict[str, Grid | Lines]]:
+    """Pictures for matplotlib: gates by layers, attention by layers and heads."""
+    found: dict[str, dict[str, Grid | Lines]] = {"gates": {}, "attention": {}}
+    for text in texts:
+        words = text.columns.words
+        for layer, direction, means in text.traces:
+            values = {name: means[name][: len(words)] for name in sorted(means, key=_place)}
+            found["gates"][f"{text.name}layer {layer}, {direction}"] = Lines(words, values, "mean of the units")
+        found["attention"] |= grids(text.attention or (), words, text.name)
+    return {kind: some for kind, some in found.items() if some}
+
+
+def grids(attention: Sequence[Attention], words: Sequence[str], name: str = "") -> dict[str, Grid | Lines]:
+    """The weights of each head over the first words, for matplotlib."""
+    shown = words[:MOST_DRAWN]
+    return {
+        f"{name}layer {layer}, head {head}": Grid(shown, shown, of_head[: len(shown), : len(shown)])
+        for layer, weights in attention
+        for head, of_head in enumerate(weights, start=1)
+    }
 
 
 def _about(texts: Sequence[Seen]) -> str:
@@ -116,7 +140,8 @@ def attention_section(
         "tokens": tokens[:size],
         "numbers": _numbers(attention),
     }
-    return [Section("Attention", "inspection/attention_page.html", shown)]
+    pictures = {"attention": grids(attention, tokens[:size])}
+    return [Section("Attention", "inspection/attention_page.html", shown, pictures)]
 
 
 def _numbers(attention: Sequence[Attention]) -> dict[str, Any]:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from markupsafe import Markup
 
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, listed
 from ensue.inspection.markup import drawn, escaped, file_text
 from ensue.inspection.numbers import as_json
+from ensue.runs.pictures import Grid, Lines
 from ensue.version import VERSION
 
 SCRIPTS = (
@@ -34,11 +36,15 @@ LIBRARY = "libraries/uPlot"
 
 
 class Section(NamedTuple):
-    """A part of a page: a `heading`, and the `numbers` that a `template` draws."""
+    """A part of a page: a `heading`, and the `numbers` that a `template` draws.
+
+    `pictures` can be drawn with matplotlib: by what they show, such as "attention", and then by name.
+    """
 
     heading: str
     template: str
     numbers: Mapping[str, Any]
+    pictures: Mapping[str, Mapping[str, Grid | Lines]] = MappingProxyType({})
 
     @property
     def content(self) -> Markup:
@@ -139,6 +145,23 @@ class Inspection:
     def page(self) -> str:
         """An HTML document that needs no network."""
         return page(self.title, self.content)
+
+    def plot(self, what: str, which: str = "", *, ax: Any = None) -> Any:
+        """Draws "attention", "gates" or what else there is with matplotlib, on the axes `ax` or new ones; returns them.
+
+        `which` is one of several by its name, such as "layer 2, head 1"; by default the first. Raises EnsueError for
+        what the model does not have.
+        """
+        found: dict[str, dict[str, Grid | Lines]] = {}
+        for section in self.sections:
+            for kind, some in section.pictures.items():
+                found.setdefault(kind, {}).update(some)
+        if what not in found:
+            raise EnsueError(f'there is no picture "{what}"; expected {listed(list(found)) if found else "nothing"}')
+        name = which or next(iter(found[what]))
+        if name not in found[what]:
+            raise EnsueError(f'there is no {what} of "{name}"; expected {listed(list(found[what]))}')
+        return found[what][name].draw(ax, name)
 
     def as_json(self) -> Any:
         """The numbers of `view` as JSON values."""

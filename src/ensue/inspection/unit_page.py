@@ -20,11 +20,14 @@ from ensue.errors import EnsueError
 from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import MOST_BYTES
 from ensue.inspection.units import OPEN, SHUT, Follower, Units, followers, saturation
+from ensue.runs.pictures import Lines
 
 MOST_FOLLOWERS = 4
 SIDE = 150
 """Pixels of a drawing of gates."""
 MOST_DOTS = 1_000
+MOST_PLOTTED = 60
+"""The most tokens over which gates are plotted."""
 
 
 def chosen_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
@@ -60,11 +63,19 @@ def follower_section(
     return [Section("Units that follow the text", "inspection/followers.html", shown)]
 
 
-def saturation_section(units: Sequence[Units]) -> list[Section]:
-    """How often each gate is open or shut; none without gates."""
+def saturation_section(units: Sequence[Units], tokens: Sequence[str]) -> list[Section]:
+    """How often each gate is open or shut over these tokens; none without gates."""
     gates = [_gate(found) for found in units if found.is_gate]
     shown = {"gates": gates, "shut": SHUT, "open": OPEN, "side": SIDE}
-    return [Section("Saturated gates", "inspection/gates.html", shown)] if gates else []
+    return [Section("Saturated gates", "inspection/gates.html", shown, _pictures(units, tokens))] if gates else []
+
+
+def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[str, Lines]]:
+    """The means of all gates of each layer over the first tokens, for matplotlib."""
+    layers: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
+    for found in (found for found in units if found.is_gate):
+        layers[f"layer {found.layer}"][found.kind] = found.values[:MOST_PLOTTED].mean(1)
+    return {"gates": {name: Lines(tokens[:MOST_PLOTTED], of, "mean of the units") for name, of in layers.items()}}
 
 
 def _gate(gate: Units) -> dict[str, Any]:

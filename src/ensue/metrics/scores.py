@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from ensue.inspection.notebook import ShownScores
+
 
 @dataclass(frozen=True)
-class Scores(ABC):
+class Scores(ShownScores, ABC):
     """Scores by name: the fields of a subclass."""
 
     def as_json(self) -> dict[str, Any]:

@@ -1,13 +1,18 @@
-"""Pictures of a run. Names are drawn as they are written, and a picture that fails does not end the run."""
+"""Pictures of a run and of numbers about a text. Names are drawn as they are written, and a picture that fails does not
+end the run.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ensue.parsing import shown
 from ensue.runs.reporter import Reporter
@@ -28,14 +33,12 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     without a warning.
     """
     _import_matplotlib()
-    from matplotlib import font_manager, rc_context  # noqa: PLC0415 (slow to import)
+    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    installed = set(font_manager.get_font_names())
-    fonts = [FONT, *(name for name in FALLBACKS if name in installed)]
     with (
-        rc_context({"text.parse_math": False, "font.family": fonts, "svg.hashsalt": "ensue"}),
+        rc_context({"text.parse_math": False, "font.family": _fonts(), "svg.hashsalt": "ensue"}),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
@@ -44,6 +47,13 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
         FigureCanvasAgg(figure)
         yield figure
         figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def _fonts() -> list[str]:
+    from matplotlib import font_manager  # noqa: PLC0415
+
+    installed = set(font_manager.get_font_names())
+    return [FONT, *(name for name in FALLBACKS if name in installed)]
 
 
 def _import_matplotlib() -> None:
@@ -111,3 +121,76 @@ def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:
         color="#1f4e79",
         fontweight="bold",
     )
+
+
+WIDEST = 16.0
+"""The most inches of a picture of words."""
+TONES = ("#0b7285", "#c2255c", "#d9730d", "#5f3dc4", "#868e96", "#2b8a3e")
+"""The colors of lines, as on pages."""
+LONGEST_WORD = 20
+
+
+def axes_of(ax: Any, width: float, height: float) -> Any:
+    """The axes `ax`; if that is None, new ones of pyplot, this many inches wide and high."""
+    if ax is not None:
+        return ax
+    _import_matplotlib()
+    from matplotlib import pyplot as plt  # noqa: PLC0415 (slow to import)
+
+    return plt.subplots(figsize=(min(width, WIDEST), height), layout="constrained")[1]
+
+
+def written() -> dict[str, Any]:
+    """The options of a text in axes that is drawn as it is written: a `$` is a dollar sign."""
+    return {"parse_math": False, "fontfamily": _fonts()}
+
+
+class Lines(NamedTuple):
+    """Values over words: a line for each name. `what` is measured."""
+
+    words: Sequence[str]
+    values: Mapping[str, Sequence[float] | NDArray[Any]]
+    what: str = ""
+
+    def draw(self, ax: Any = None, title: str = "") -> Any:
+        """Draws on the axes `ax`, or new ones, and returns them."""
+        axes = axes_of(ax, 2.0 + 0.35 * len(self.words), 3.2)
+        for number, (name, values) in enumerate(self.values.items()):
+            color = TONES[number % len(TONES)]
+            axes.plot(range(len(values)), values, marker="o", markersize=3, linewidth=1.3, color=color, label=name)
+        _words_below(axes, self.words)
+        axes.set_title(title, **written())
+        axes.set_ylabel(self.what)
+        axes.grid(axis="y", alpha=0.25)
+        if len(self.values) > 1:
+            axes.legend(frameon=False, prop={"family": _fonts(), "size": 9})
+        return axes
+
+
+class Grid(NamedTuple):
+    """Weights (R, C): what each of the `rows` looks at among the `columns`."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: NDArray[Any]
+
+    def draw(self, ax: Any = None, title: str = "") -> Any:
+        """Draws on the axes `ax`, or new ones, and returns them."""
+        axes = axes_of(ax, 2.0 + 0.3 * len(self.columns), min(1.6 + 0.3 * len(self.rows), WIDEST))
+        axes.imshow(self.weights, cmap="Purples", vmin=0.0, vmax=max(float(np.max(self.weights)), 1e-9), aspect="auto")
+        _words_below(axes, self.columns)
+        axes.set_yticks(range(len(self.rows)), _short(self.rows), fontsize=9, **written())
+        axes.set_title(title, **written())
+        return axes
+
+
+def _words_below(axes: Any, words: Sequence[str]) -> None:
+    shown = _short(words)
+    slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if max(map(len, shown), default=0) > 2 else {}
+    axes.set_xticks(range(len(words)), shown, fontsize=9, **slanted, **written())
+
+
+def _short(words: Sequence[str]) -> list[str]:
+    """Words as they stand at an axis: blanks can be seen, and long ones are cut."""
+    seen = (word.replace("\n", "↵").replace("\t", "⇥") if word.strip(" ") else "␣" * len(word) for word in words)
+    return [word[: LONGEST_WORD - 1] + "…" if len(word) > LONGEST_WORD else word for word in seen]

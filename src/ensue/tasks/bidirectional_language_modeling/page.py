@@ -137,7 +137,7 @@ def _expected(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section
         _both_directions(view, tokenizer),
         *selection_section(view.units, count),
         *follower_section(view.units, list(view.properties), view.correlations),
-        *saturation_section(view.units),
+        *saturation_section(view.units, view.words),
     ]
 
 

@@ -32,7 +32,7 @@ from ensue.tasks.bidirectional_language_modeling.words import (
     word_vectors,
 )
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import TokenScore
+from ensue.tasks.contract.token_scores import Surprisals, TokenScore
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer
@@ -164,10 +164,10 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         found: Vectors = word_vectors(self.model, self.reader, words)[FIRST_WORD:].float().cpu().numpy()
         return found
 
-    def score(self, text: str) -> list[TokenScore]:
+    def score(self, text: str) -> Surprisals:
         """The surprisal of each word of `text`, the mean of both directions: each line is read by itself."""
         check_type("the text", text, str, "a string")
-        return list(self.score_stream([text]))
+        return Surprisals(self.score_stream([text]))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each word of each line of a text in pieces, the mean of both directions."""

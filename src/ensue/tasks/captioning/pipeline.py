@@ -14,6 +14,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
@@ -80,7 +81,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def predict(self, texts: Iterable[Any]) -> list[Output]:
         """The caption of each image: an array of numbers (rows, columns · colors), or one of `source`."""
-        return [output for _, output in self.answers(map(Captioned, self._given(texts)))]
+        return Answers(output for _, output in self.answers(map(Captioned, self._given(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [self._json(item, output) for item, output in self.answers(map(Captioned, self._given(texts)))]

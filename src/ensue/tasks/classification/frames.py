@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
@@ -55,7 +56,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
         """The labels of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a sound at the
         rate of the training data.
         """
-        return list(self.answers(self._given(texts)))
+        return Answers(self.answers(self._given(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for one, labels, probabilities in self.classify(series):

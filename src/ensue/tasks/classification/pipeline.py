@@ -22,8 +22,9 @@ from ensue.data.lines import Lines
 from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.colors import color_of
-from ensue.inspection.markup import ansi
-from ensue.inspection.page import Inspection
+from ensue.inspection.markup import ansi, clipped
+from ensue.inspection.notebook import LONGEST_CELL, Answers, Bar, Chips, Shown
+from ensue.inspection.page import Inspection, Section, cut
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
@@ -31,7 +32,7 @@ from ensue.models.classifier import Classifier
 from ensue.notices import say_empty
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassifierParts
-from ensue.tasks.classification.page import inspect_texts
+from ensue.tasks.classification.page import MOST_LABELS, inspect_texts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import Judged, classify_words, items_of, scores_of
@@ -53,7 +54,7 @@ from ensue.text.lexicon import Lexicon
 
 
 @dataclass(frozen=True, repr=False)
-class Classified:
+class Classified(Shown):
     """A text (or a pair) with its labels and the probability of every label."""
 
     texts: tuple[str, ...]
@@ -74,6 +75,20 @@ class Classified:
         """The prediction as JSON values."""
         rounded = {name: round(share, 6) for name, share in self.probabilities.items()}
         return {"texts": self.texts, "labels": self.labels, "probabilities": rounded}
+
+    def _rows(self) -> list[dict[str, Any]]:
+        chips = Chips({label: color_of(label) for label in self.labels})
+        return [{"text": " | ".join(self.texts), "labels": chips, "probability": Bar(self.probability)}]
+
+    def _pieces(self) -> list[Section]:
+        ranked = sorted(self.probabilities.items(), key=lambda item: -item[1])[:MOST_LABELS]
+        rows = [(name, share, color_of(name) if name in self.labels else None) for name, share in ranked]
+        note = cut(len(self.probabilities), len(rows), "labels", "most probable")
+        labels = {"rows": rows, "threshold": None, "note": note, "what": "text"}
+        return [
+            Section("", "inspection/plain.html", {"shown": clipped(" | ".join(self.texts), LONGEST_CELL)}),
+            Section("", "tasks/classification/labels.html", labels),
+        ]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
@@ -161,10 +176,10 @@ class ClassificationPipeline(Choosing, WordPipeline):
             return self.with_search(at_least=at_least).predict(texts)
         check_texts(texts, "texts, or of pairs of them")
         documents = [Document(_texts(text)) for text in texts]
-        return [
+        return Answers(
             Classified(answer.document.texts, answer.labels, self._shares(answer.probabilities))
             for answer in self.classify(documents)
-        ]
+        )
 
     def predict_json(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts)]

@@ -13,16 +13,19 @@ import torch
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError
+from ensue.inspection.notebook import Shown, curve_section, scores_section
+from ensue.inspection.page import Section
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import MetricsLog
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.task import Scores
 from ensue.tasks.contract.token_scores import scores_json
 from ensue.tasks.contract.windows import WHOLE, Shard
 
 
-class Pipeline(ABC):
+class Pipeline(Shown, ABC):
     """A model with its vocabularies. A task overrides the methods for the `commands` of its entry."""
 
     run: str | Path | None = None
@@ -102,6 +105,21 @@ class Pipeline(ABC):
         words.
         """
         return ""
+
+    def _pieces(self) -> list[Section]:
+        """A description, and of its run the curve, the scores and the card."""
+        shown = [Section("", "inspection/plain.html", {"shown": repr(self)})]
+        if self.run is None or not RunDirectory(self.run).exists:
+            return shown
+        run = RunDirectory(self.run)
+        records = MetricsLog(run.metrics).records()
+        shown += curve_section(records, run.entry.judged_by)
+        for kind, name in (("valid", "validation, best weights"), ("test", "test")):
+            kept = [record for record in records if record["kind"] == kind and record.get("best", True)]
+            shown += scores_section(kept[-1]["scores"], name) if kept else []
+        card = run.path / "README.md"
+        text = card.read_text(encoding="utf-8") if card.is_file() else ""
+        return [*shown, *([Section("", "inspection/card.html", {"card": text})] if text else [])]
 
     def _described(self, *parts: str) -> str:
         """The `repr` of these parts, with the run at the end."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.data.buckets import Buckets
+from ensue.inspection.notebook import ShownScores
 from ensue.nn.draws import uniform
 from ensue.types import Loss, State, hold, leaves
 
@@ -31,7 +32,7 @@ class Scores(Protocol):
         """The scores in one line, for people."""
 
 
-class NamedScores(dict[str, float]):
+class NamedScores(ShownScores, dict[str, float]):
     """Scores by their names, for a task whose scores are numbers."""
 
     def as_json(self) -> dict[str, Any]:

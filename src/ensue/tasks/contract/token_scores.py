@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.sources import TextSource, is_stream, stream_text
+from ensue.inspection.notebook import Answers, html
+from ensue.inspection.page import Section
+from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
 
@@ -33,6 +37,29 @@ class TokenScore(_Surprisal):
         """The token, its nats, and of an unknown one the text."""
         unknown = {} if self.text is None else {"text": self.text}
         return {"token": self.symbol, "nats": round(max(self.nats, 0.0), 6), **unknown}
+
+
+class Surprisals(Answers[TokenScore]):
+    """The surprisals of the tokens of a text; a notebook shows the text in colors."""
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens as they stand in the text, as far as it is known."""
+        return [score.symbol if score.text is None else score.text for score in self]
+
+    def _repr_html_(self) -> str:
+        tokens = self.tokens
+        gap = "" if any(token != token.strip() or len(token) == 1 for token in tokens) else " "
+        starts = accumulate((len(token) + len(gap) for token in tokens), initial=0)
+        places = [(start, start + len(token)) for start, token in zip(starts, tokens, strict=False)]
+        most = max((score.nats for score in self), default=0.0) or 1.0
+        weights = [
+            Weight(max(score.nats, 0.0) / most, "for", f"{token!r}: {score.nats:.3f} nats")
+            for score, token in zip(self, tokens, strict=True)
+        ]
+        text = weighted_text(ShownText(gap.join(tokens), places), weights)
+        total = f"{sum(score.nats for score in self):,.2f} nats in {len(self):,} tokens; full color: {most:.2f} nats"
+        return html([Section("", "inspection/plain.html", {"about": total, "shown": text})])
 
 
 def token_scores(tokenizer: Tokenizer, text: str, ids: Sequence[int], nats: Iterable[float]) -> Iterator[TokenScore]:

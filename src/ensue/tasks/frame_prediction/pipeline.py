@@ -18,6 +18,7 @@ from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.stored import FrameRows
 from ensue.data.frames.writing import check_writable, written
 from ensue.errors import DataError, EnsueError
+from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
@@ -50,7 +51,7 @@ MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 
 
 @dataclass(frozen=True)
-class NextFrame:
+class NextFrame(Shown):
     """The next frame of a series, by its name: the mean and the deviation of each feature."""
 
     series: str
@@ -139,7 +140,7 @@ class FramePredictionPipeline(FramesPipeline):
         """The next frame behind each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a
         sound at the rate of the training data.
         """
-        return list(self.expect(self._given(texts)))
+        return Answers(self.expect(self._given(texts)))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts)]

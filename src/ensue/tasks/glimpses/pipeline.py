@@ -14,6 +14,7 @@ from ensue.arguments import check_whole
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
@@ -50,7 +51,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """
         check_whole("samples", samples, least=0, most=MOST_SAMPLES)
         check_whole("seed", seed, least=0, most=(1 << 32) - 1)
-        return [found for _, found, _ in self.read(self._given(texts), ways=PlaceDraws(samples, seed))]
+        return Answers(found for _, found, _ in self.read(self._given(texts), ways=PlaceDraws(samples, seed)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:
         return (found for _, found, _ in self.read(series))

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.series import Series
 from ensue.inspection.frame_drawing import data_address
+from ensue.inspection.notebook import Shown
 from ensue.inspection.page import Inspection, Section
 from ensue.models.frame_specification import GlimpseSpecification
 
 
 @dataclass(frozen=True)
-class ReadSeries:
+class ReadSeries(Shown):
     """An image, by its name, with its symbols, their probabilities with that of the stop, and the places (S, N, 2) of
     the glimpses for each, (down, right), in pixels from the upper left corner.
     """
@@ -40,6 +41,9 @@ class ReadSeries:
     def probability(self) -> float:
         """That of all symbols and the stop."""
         return float(np.prod(self.probabilities))
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"series": self.series, "text": self.text, "probability": self.probability}]
 
     def as_json(self) -> dict[str, Any]:
         """The prediction as JSON values."""

@@ -15,6 +15,7 @@ from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError
+from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.portable import Portable
@@ -53,7 +54,7 @@ class CutterPipeline(LabelingPipeline):
     def predict(self, texts: Iterable[str]) -> list[list[CutSentence]]:  # type: ignore[override]
         """The sentences of each text."""
         check_texts(texts, "texts")
-        return [[found.sentence for found in self.cut(self.source(Lines([text], "")))] for text in texts]
+        return Answers(Answers(found.sentence for found in self.cut(self.source(Lines([text], "")))) for text in texts)
 
     def predict_json(self, texts: Sequence[Any]) -> list[Any]:
         return [
@@ -122,13 +123,13 @@ class CutterAndTagger:
         """The tagged sentences of each text."""
         check_texts(texts, "texts")
         plain = Conllu()
-        return [
-            [
+        return Answers(
+            Answers(
                 self.tagger.tagged(answer, plain)
                 for answer in self.tagger.label(self._cut(self.cutter.source(Lines([text], ""))), confidence=confidence)
-            ]
+            )
             for text in texts
-        ]
+        )
 
     def _cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = WHOLE) -> Iterator[Sentence]:
         """The sentences of a stream of paragraphs, as they are read from CoNLL-U."""

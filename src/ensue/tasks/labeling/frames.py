@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
@@ -39,7 +40,7 @@ class FrameSpan(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaggedSeries:
+class TaggedSeries(Shown):
     """A series, by its name, with the label of each frame, and if asked for their probabilities, and the spans that the
     labels write.
     """
@@ -71,7 +72,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
         a sound at the rate of the training data. With `confidence` each has the probability of its label.
         """
-        return list(self.answers(self._given(texts), in_full=confidence))
+        return Answers(self.answers(self._given(texts), in_full=confidence))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[TaggedSeries]:
         return (found for _, found in self.label(series, confidence=in_full))

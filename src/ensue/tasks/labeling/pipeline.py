@@ -21,6 +21,7 @@ from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
@@ -130,7 +131,7 @@ class LabelingPipeline(WordPipeline):
         plain = self.format("text")
         sentences = [self.sentence(text, plain) for text in texts]
         answers = self.label(sentences, confidence=confidence)
-        return [self.tagged(answer, plain) for answer in answers]
+        return Answers(self.tagged(answer, plain) for answer in answers)
 
     def predict_json(self, texts: Sequence[str | Sequence[str]]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts, confidence=True)]

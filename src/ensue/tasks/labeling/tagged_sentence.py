@@ -154,16 +154,28 @@ class TaggedSentence:
         return "".join([*parts, self.text[place:]])
 
     def _repr_html_(self) -> str:
+        paths = (f"<li>{path.probability:.4f} {path._in_colors()}</li>" for path in self.paths)
+        listed = f"<ol>{''.join(paths)}</ol>" if self.paths else ""
+        return f'<div style="line-height:2.2">{self._in_colors()}{listed}</div>'
+
+    def _in_colors(self) -> str:
         pieces: Sequence[LabeledSpan | LabeledWord] = self.spans if self.has_spans else self.words
         parts, place = [], 0
         for piece in pieces:
             parts.append(html.escape(self.text[place : piece.start]))
+            label = " ".join((getattr(piece, "columns", None) or {"": piece.label}).values())
             parts.append(
-                f'<span style="background:{color_of(piece.label)};border-radius:4px;padding:1px 3px;margin:0 1px">'
-                f'{html.escape(piece.text)} <sub style="opacity:.7">{html.escape(piece.label)}</sub></span>'
+                f'<span style="background:{color_of(piece.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"'
+                f'{_title(piece)}>{html.escape(piece.text)} <sub style="opacity:.75">{html.escape(label)}</sub></span>'
             )
             place = piece.end
-        return f'<div style="line-height:2.1">{"".join(parts)}{html.escape(self.text[place:])}</div>'
+        return f"{''.join(parts)}{html.escape(self.text[place:])}"
+
+
+def _title(piece: LabeledSpan | LabeledWord) -> str:
+    """The attribute with the probability, if it is known."""
+    share = piece.probability if isinstance(piece, LabeledSpan) else piece.confidence
+    return f' title="{share:.4f}"' if isinstance(share, float) else ""
 
 
 def _rounded(share: float | None) -> float:

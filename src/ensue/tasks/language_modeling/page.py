@@ -49,7 +49,7 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence
         *switched_off_section(view),
         *selection_section(view.units, shown),
         *follower_section(view.units, list(view.properties), view.correlations),
-        *saturation_section(view.units),
+        *saturation_section(view.units, tokens),
         *attention_section(view.attention, positions, length=view.length + 1, about=about),
     ]
 

@@ -18,6 +18,7 @@ from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
@@ -25,7 +26,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
-from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, token_scores
+from ensue.tasks.contract.token_scores import NatsOfParts, Surprisals, TokenScore, counted, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.texts.framing import Framing
@@ -161,16 +162,17 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         search = BeamSearch(beams, n_best, max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram)
         ids = self.tokenizer.encode(prompt)
         (found,) = search_ids(self.model, [ids], search=search, start_id=self.tokenizer.start_id)
-        return [Continuation(self._continued(ids.tolist(), one.ids), -one.log_probability) for one in found]
+        written = (self._continued(ids.tolist(), one.ids) for one in found)
+        return Answers(Continuation(text, -one.log_probability) for text, one in zip(written, found, strict=True))
 
     def _continued(self, prompt: list[int], ids: tuple[int, ...]) -> str:
         decoder = self.decoder_after(prompt)
         return "".join([decoder.feed(id) for id in ids]) + decoder.flush()
 
-    def score(self, text: str) -> list[TokenScore]:
+    def score(self, text: str) -> Surprisals:
         """The surprisal of each token of `text`, read from its beginning."""
         check_type("the text", text, str, "a string")
-        return list(self.score_stream([text]))
+        return Surprisals(self.score_stream([text]))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token of a text in pieces, of any length, in constant memory."""

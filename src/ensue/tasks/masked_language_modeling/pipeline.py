@@ -17,6 +17,8 @@ from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
+from ensue.inspection.markup import share
+from ensue.inspection.notebook import Answers, html, table_section
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import MaskedScores
@@ -24,7 +26,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
-from ensue.tasks.contract.token_scores import TokenScore, token_scores
+from ensue.tasks.contract.token_scores import Surprisals, TokenScore, token_scores
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.page import inspect_masked
@@ -58,6 +60,13 @@ class FilledText(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The prediction as JSON values."""
         return {"prediction": self.text, "masks": [[fill._asdict() for fill in fills] for fills in self.masks]}
+
+    def _rows(self) -> list[dict[str, Any]]:
+        fills = (", ".join(f"{fill.token} {share(fill.probability)}" for fill in mask) for mask in self.masks)
+        return [{"text": self.text, **{f"mask {number}": some for number, some in enumerate(fills, start=1)}}]
+
+    def _repr_html_(self) -> str:
+        return html(table_section(self._rows()))
 
     def __str__(self) -> str:
         return self.text
@@ -110,7 +119,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
                     f"{self.model.context:,} without [CLS] and [SEP]): expected a shorter one"
                 )
         found = mask_probabilities(self.model, self.coder, [ids for ids, _ in masked])
-        return [self._filled(parts, probabilities) for (_, parts), probabilities in zip(masked, found, strict=True)]
+        return Answers(self._filled(parts, shares) for (_, parts), shares in zip(masked, found, strict=True))
 
     def predict_json(self, texts: Sequence[str]) -> list[Any]:
         return [{"text": text, **found.as_json()} for text, found in zip(texts, self.predict(texts), strict=True)]
@@ -135,13 +144,13 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
         self._check_head("a look inside")
         return inspect_masked(self.model, self.coder, text, self.facts(self.recipe.describe()))
 
-    def score(self, text: str) -> list[TokenScore]:
+    def score(self, text: str) -> Surprisals:
         """The surprisal of each token of `text`, given all others (Salazar et al. 2020)."""
         self._check_head("a score")
         check_type("the text", text, str, "a string")
         ids = self.coder.encode(text)
         (nats,) = pseudo_nats(self.model, self.coder, [ids])
-        return list(token_scores(self.coder.tokenizer, text, ids.tolist(), nats.tolist()))
+        return Surprisals(token_scores(self.coder.tokenizer, text, ids.tolist(), nats.tolist()))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token of each line of a text in pieces. Each line is read by itself."""

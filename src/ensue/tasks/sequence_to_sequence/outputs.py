@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ensue.inspection.notebook import Shown
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -25,7 +26,7 @@ class TokenAlignment(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Output:
+class Output(Shown):
     """A text that a model wrote for a source.
 
     - `score` is what outputs are ranked by: Σ ln P / length^α.
@@ -53,6 +54,10 @@ class Output:
             "is_complete": self.is_complete,
             **({"lacks": list(self.lacks)} if self.lacks else {}),
         }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        ranked = enumerate((self, *self.others), start=1)
+        return [{**({"rank": rank} if self.others else {}), **one.as_json()} for rank, one in ranked]
 
     def __str__(self) -> str:
         return self.text

@@ -19,6 +19,7 @@ from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.inspection.texts import STRONGEST
+from ensue.runs.pictures import Grid
 from ensue.tasks.sequence_to_sequence.outputs import Symbols
 from ensue.tasks.sequence_to_sequence.search_page import search_sections
 from ensue.tasks.sequence_to_sequence.task import Sources
@@ -86,7 +87,18 @@ def _alignments(view: SequenceView) -> Section:
         "layers": [_heads(view, *found, is_long=rows > MOST_ROWS) for found in reversed(view.alignments)],
         "only_means": has_heads and rows > MOST_ROWS,
     }
-    return Section("Attention to the source", "tasks/sequence_to_sequence/alignments.html", shown)
+    pictures = {"attention": _plotted(view)} if view.alignments else {}
+    return Section("Attention to the source", "tasks/sequence_to_sequence/alignments.html", shown, pictures)
+
+
+def _plotted(view: SequenceView) -> dict[str, Grid]:
+    """Pictures for matplotlib: the mean of the heads of each layer, and each head."""
+    found = {}
+    for name, weights in reversed(view.alignments):
+        heads = {f"{name}, head {number}": of_head for number, of_head in enumerate(weights, start=1)}
+        for which, of in {name: weights.mean(0), **(heads if len(weights) > 1 else {})}.items():
+            found[which] = Grid(view.output[:MOST_OUTPUT], view.source[:MOST_SOURCE], of[:MOST_OUTPUT, :MOST_SOURCE])
+    return found
 
 
 def _heads(view: SequenceView, name: str, weights: NDArray[np.float32], *, is_long: bool) -> list[tuple[str, Markup]]:

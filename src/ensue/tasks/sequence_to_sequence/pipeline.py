@@ -17,6 +17,7 @@ from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
@@ -140,7 +141,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             return self.with_markup().predict(texts)
         check_texts(texts, "texts, or of the columns of each")
         pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
-        return [output for _, output in self.answers(pairs)]
+        return Answers(output for _, output in self.answers(pairs))
 
     def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
         pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_path
 from ensue.data.corpus.pairs import MinimalPair, pair_files, read_pairs, stem
-from ensue.errors import DataError
+from ensue.errors import DataError, EnsueError, distinct_names
+from ensue.inspection.notebook import html, scores_section
+from ensue.runs.pictures import Lines
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.tasks.contract.token_scores import TokenScore, score_lines
+from ensue.tasks.contract.token_scores import Surprisals, TokenScore, score_lines
 
 PAIRS_AT_A_TIME = 256
 
@@ -64,9 +66,16 @@ class MinimalPairScores(NamedTuple):
         files = [row.as_json() for row in self.rows]
         return {"accuracy": total.accuracy, "pairs": total.pairs, "ties": total.ties, "files": files}
 
+    def _repr_html_(self) -> str:
+        return html(scores_section(self.as_json()))
+
 
 class ScoringPipeline(Pipeline):
     """A model that scores texts by the surprisals of their tokens."""
+
+    @abstractmethod
+    def score(self, text: str) -> Surprisals:
+        """The surprisal of each token of a text."""
 
     @abstractmethod
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
@@ -78,6 +87,27 @@ class ScoringPipeline(Pipeline):
 
     def check_scores(self) -> None:
         """Raises EnsueError for a model without probabilities."""
+
+    def plot_surprisal(self, text: str, other: str | ScoringPipeline = "", *, ax: Any = None) -> Any:
+        """Draws the surprisal of each token of `text` with matplotlib, on the axes `ax` or new ones; returns them.
+
+        `other` is a text to be seen beside it, or another model that reads the same text. Raises EnsueError for models
+        that do not cut the text into the same tokens.
+        """
+        first = self.score(text)
+        if isinstance(other, ScoringPipeline):
+            second = other.score(text)
+            if second.tokens != first.tokens:
+                raise EnsueError("the two models do not cut the text into the same tokens")
+            names = [str(self.run or "this model"), str(other.run or "the other model")]
+        else:
+            second = self.score(other) if other else Surprisals()
+            names = distinct_names([text, other])
+        names[1] += " (the other)" * (names[0] == names[1])
+        pairs = zip_longest(first.tokens, second.tokens, fillvalue="")
+        words = [one or two if two in ("", one) or not one else f"{one} / {two}" for one, two in pairs]
+        found = {name: [score.nats for score in scores] for name, scores in zip(names, (first, second), strict=True)}
+        return Lines(words, {name: nats for name, nats in found.items() if nats}, "surprisal in nats").draw(ax)
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """The lines of `ensue score`: one for each token of a text ("-": stdin)."""

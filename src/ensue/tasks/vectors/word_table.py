@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ensue.data.judgments import Analogies, Questions, Similarities
 from ensue.errors import DataError
+from ensue.inspection.notebook import Answers
 from ensue.metrics.comparison import ItemRows, Numbers, ScoredItems, ratio
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
 from ensue.tasks.vectors.text_vectors import unit_vectors
@@ -59,7 +60,7 @@ class WordTable:
         cosines = self.units @ unit_vectors(vector[None])[0]
         cosines[[place for word in without if (place := self.place(word)) is not None]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:count]
-        return [Neighbor(self.words[n], float(cosines[n])) for n in best if np.isfinite(cosines[n])]
+        return Answers(Neighbor(self.words[n], float(cosines[n])) for n in best if np.isfinite(cosines[n]))
 
     def answers(self, questions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The word d for each row (a, b, c): of all others the one with the highest cosine with b - a + c, of unit
