@@ -6,6 +6,7 @@ import pytest
 
 from cli.conftest import Ensue
 from ensue.console.output import notices_shown
+from ensue.errors import EnsueError
 from ensue.notices import say_once
 
 
@@ -21,6 +22,18 @@ def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.Mo
         said = ensue("recipes")
     assert said.status == 0
     assert said.err == "ensue: the compiler fails (why)\n"
+
+
+def test_a_mistake_takes_the_place_of_a_notice(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken() -> list[str]:
+        say_once("rows", "are these rows?")
+        raise EnsueError("line 3 is no text")
+
+    monkeypatch.setattr("ensue.recipe.recipe_names", mistaken)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        said = ensue("recipes")
+    assert (said.status, said.err) == (2, "ensue: line 3 is no text\n")
 
 
 def test_another_warning_is_shown_as_python_does() -> None:

@@ -23,7 +23,7 @@ from ensue.cli.training import quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.cli.vectors import embed, neighbors
 from ensue.console.mistakes import mistake
-from ensue.console.output import notices_shown, streams
+from ensue.console.output import drop_waiting, notices_shown, streams
 from ensue.errors import SilentError, in_one_line
 from ensue.version import VERSION
 
@@ -71,6 +71,7 @@ def _status() -> int:
         if found is None:
             raise
         what = found
+    drop_waiting()
     say(f"ensue: {in_one_line(what)}")
     return 2
 

@@ -49,6 +49,7 @@ class _Stream(ABC):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
 
     def write(self, text: str) -> int:
+        show_waiting()
         self._try(lambda: self._stream.write(text))
         return len(text)
 
@@ -91,6 +92,23 @@ class Complaints(_Stream):
         pass
 
 
+_waiting: list[str] = []
+"""Notices that are shown before whatever is written next. A mistake is one line, so that it takes their place."""
+
+
+def show_waiting() -> None:
+    """Shows the notices that wait."""
+    notices = [*_waiting]
+    _waiting.clear()
+    for notice in notices:
+        print(notice, file=sys.stderr, flush=True)
+
+
+def drop_waiting() -> None:
+    """Forgets the notices that wait."""
+    _waiting.clear()
+
+
 @contextmanager
 def notices_shown() -> Iterator[None]:
     """Shows notices as one line, in a `with` block. Other warnings are shown as Python does."""
@@ -103,10 +121,11 @@ def notices_shown() -> Iterator[None]:
         if not issubclass(category, Notice):
             usual(message, category, filename, lineno, file, line)
         else:
-            print(f"ensue: {message}", file=sys.stderr, flush=True)
+            _waiting.append(f"ensue: {message}")
 
     warnings.showwarning = show
     try:
         yield
     finally:
         warnings.showwarning = usual
+        show_waiting()
