@@ -44,8 +44,29 @@ def documents() -> str:
     return "label\ttext\n" + "".join([*rows, *rows[:7]])
 
 
+def tagged() -> str:
+    """Documents of five sentences."""
+    found = tiny_texts.sentences(60)
+    return "".join(f"-DOCSTART- X O\n\n{tiny_texts.columns(found[n : n + 5])}\n" for n in range(0, 60, 5))
+
+
+SMALL = {"encoder.d_model": 8, "features.affixes": 0, "features.min_count": 1}
 CASES = {
     "documents": Case("classify-bag", "a.tsv", documents(), "ensue.tasks.classification.texts.TextReader.read", {}),
+    "sentences": Case(
+        "tag-lstm",
+        "a.txt",
+        tagged(),
+        "ensue.tasks.labeling.data.SentenceData._read",
+        SMALL | {"features.columns": ["2"], "head.kind": "viterbi", "data.context_words": 12},
+    ),
+    "columns": Case(
+        "tag-columns",
+        "a.conllu",
+        tiny_texts.conllu(tiny_texts.sentences(60)),
+        "ensue.text.label_columns.learned_values",
+        SMALL | {"features.characters": "none", "data.labels": ["upos", "feats", "lemma"]},
+    ),
 }
 
 
@@ -72,7 +93,9 @@ def job(case: Case) -> Any:
 def facts(found: Any) -> Any:
     """The numbers of a job: what it says, its files, its weights, and its batches."""
     torch.manual_seed(0)
-    weights = [parameter.detach().numpy().tobytes() for parameter in found.build_model().parameters()]
+    model = found.build_model()
+    found.prepare(model)
+    weights = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
     batches = [list(tensors(found.task.batch(step, CPU))) for step in range(12)]
     return [found.data, found.notes, found.fingerprint, json.dumps(found.parts.files()), weights, batches,
             found.data_lines()]  # fmt: skip
@@ -90,8 +113,8 @@ def tensors(value: Any) -> Iterator[bytes]:
 
 
 def kept_file() -> Path:
-    (found,) = cache_directory().glob("*.rows")
-    return found
+    """The larger one of examples; tags have one of their own."""
+    return max(cache_directory().glob("*.rows"), key=lambda path: path.stat().st_size)
 
 
 def test_they_are_those_that_were_read(case: Case, monkeypatch: pytest.MonkeyPatch, request: Any) -> None:
@@ -112,7 +135,7 @@ def refuse(*args: Any, **named: Any) -> Any:
 def test_a_damaged_file_is_made_anew(case: Case) -> None:
     """Also one that was cut off; and other options are other examples."""
     expected = facts(job(case))
-    content = kept_file().read_bytes()
+    content, number = kept_file().read_bytes(), len(list(cache_directory().glob("*.rows")))
     for damaged in (
         content[:-1],
         b"",
@@ -124,7 +147,7 @@ def test_a_damaged_file_is_made_anew(case: Case) -> None:
         assert facts(job(case)) == expected
         assert kept_file().read_bytes() == content
     job(case._replace(settings=case.settings | {"data.valid_fraction": 0.3}))
-    assert len(list(cache_directory().glob("*.rows"))) == 2
+    assert len(list(cache_directory().glob("*.rows"))) == 2 * number
 
 
 @pytest.mark.usefixtures("all_kept")
@@ -159,6 +182,7 @@ def test_a_large_file_is_digested_once(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("all_kept")
 def test_several_processes_read_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.classification.data.DOCUMENTS", 9)
+    monkeypatch.setattr("ensue.tasks.labeling.data.SENTENCES", 9)
     expected = facts(job(case))
     kept_file().unlink()
     with working(2):

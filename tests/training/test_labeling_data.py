@@ -30,7 +30,7 @@ def test_the_last_part_is_for_validation(fraction: float, trained: int, tmp_path
         assert job.split.valid.texts.words.values == [
             *dict.fromkeys(w for n in range(trained, 20) for w in (f"word{n}", "end"))
         ]
-        assert job.split.valid.labels == [["A" if n % 2 else "B", "C"] for n in range(trained, 20)]
+        assert list(job.split.valid.labels) == [["A" if n % 2 else "B", "C"] for n in range(trained, 20)]
 
 
 @pytest.mark.sampled(1)

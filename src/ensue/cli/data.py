@@ -55,7 +55,7 @@ def prepare(
     << 28,
     check: Annotated[bool, typer.Option("--check", help="Read all shards in --out and compare checksums.")] = False,
 ) -> None:
-    """Make ids of a text once, or read labeled texts. Later trainings begin with what is there."""
+    """Make ids of a text once, or read labeled data. Later trainings begin with what is there."""
     if check:
         if out is None:
             raise EnsueError("--check needs --out, the folder of the ids")

@@ -347,8 +347,11 @@ class Columns:
 
     @property
     def sources(self) -> NDArray[np.int64]:
-        """The number of what each example is of, in the order in which they come first; here each is by itself."""
-        return np.arange(len(self))
+        """The number of what each example is of, in the order in which they come first: of its group; without groups
+        each is by itself.
+        """
+        groups = self.columns.get("groups")
+        return np.arange(len(self)) if groups is None or not any(groups.values) else np.array(groups.ids, np.int64)
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The examples in these rows."""
@@ -390,7 +393,9 @@ def numbered(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 class Ragged:
-    """Rows of numbers, or of vectors of numbers, one after another in `values`, from `starts[n]` to `starts[n + 1]`."""
+    """Rows of numbers, or of vectors of numbers, one after another in `values`, from `starts[n]` to `starts[n + 1]`. A
+    `table` has what the numbers stand for.
+    """
 
     def __init__(
         self,
@@ -398,8 +403,9 @@ class Ragged:
         starts: NDArray[np.int64],
         lengths: NDArray[np.integer] | None = None,
         file: MappedFile | None = None,
+        table: NDArray[np.integer] | None = None,
     ) -> None:
-        self.values, self.starts, self.file = values, starts, file
+        self.values, self.starts, self.file, self.table = values, starts, file, table
         self.lengths: NDArray[Any] = np.diff(starts) if lengths is None else lengths
 
     @classmethod
@@ -417,7 +423,7 @@ class Ragged:
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if self.file is not None:
             self.file.touched(places.nbytes, 2 * len(rows))
-        found = self.values[places] if len(self.values) else np.zeros((), np.int64)
+        found = self._read(places) if len(self.values) else np.zeros((), np.int64)
         real = real.reshape(real.shape + (1,) * (found.ndim - 2))
         return np.where(real, found, fill).astype(np.int64)
 
@@ -427,14 +433,27 @@ class Ragged:
 
     def joined(self, firsts: NDArray[np.int64]) -> Ragged:
         """Several rows as one: those from `firsts[n]` to `firsts[n + 1]`."""
-        return Ragged(self.values, self.starts[firsts], file=self.file)
+        if len(firsts) == len(self.starts) and (firsts[1:] > firsts[:-1]).all():
+            return self  # each is by itself
+        return Ragged(self.values, self.starts[firsts], file=self.file, table=self.table)
+
+    def parts(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+        """The values of many rows, and where each of these begins and the last one ends, part by part."""
+        for piece in _pieces_of(self.starts[1:]):
+            starts = self.starts[piece.start : piece.stop + 1]
+            yield self._read(slice(*starts[[0, -1]])), starts - starts[0]
+            if self.file is not None:
+                self.file.release()
+
+    def _read(self, places: NDArray[np.int64] | slice) -> NDArray[np.integer]:
+        return self.values[places] if self.table is None else self.table[self.values[places]]
 
     def __getitem__(self, row: int) -> NDArray[np.integer]:
-        return self.values[self.starts[row] : self.starts[row + 1]]
+        return self._read(slice(*self.starts[row : row + 2]))
 
     def slice(self, start: int, stop: int) -> Ragged:
         """Some of the rows, one after another."""
-        return Ragged(self.values, self.starts[start : stop + 1], file=self.file)
+        return Ragged(self.values, self.starts[start : stop + 1], file=self.file, table=self.table)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -54,8 +54,11 @@ def kept(key: Any, paths: Iterable[Path], read: Callable[[], Kept]) -> Kept:
 
     Small files are not kept. Raises DataError if examples cannot be read or written.
     """
-    if sum(map(_size, paths)) < LEAST_BYTES:
-        return read()
+    return read() if sum(map(_size, paths)) < LEAST_BYTES else in_cache(key, read)
+
+
+def in_cache(key: Any, read: Callable[[], Kept]) -> Kept:
+    """Columns of any size, as `kept` reads them."""
     name = _name(key)
     if (found := _opened(cache_directory() / f"{name}.rows", name)) is not None:
         return found

@@ -159,13 +159,16 @@ class ViterbiTagHead(SoftmaxTagHead):
             self.register_parameter(name, nn.Parameter(torch.zeros(shape), requires_grad=False))
         self.count_bigrams([])
 
-    def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.int64]]) -> None:
-        """Estimates the tag-bigram model from the tag ids of the training sentences."""
+    def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.integer]]) -> None:
+        """Estimates the tag-bigram model from the tag ids of the training sentences. With `num_tags` between them,
+        several may come as one.
+        """
         size = self.num_tags
-        counts = np.zeros((size + 1, size + 1))  # the last row is the start of a sentence, the last column its end
+        shape = (size + 1, size + 1)  # the last row is the start of a sentence, the last column its end
+        counts = np.zeros(shape)
         for tags in sentences:
-            path = np.array([size, *tags, size])
-            np.add.at(counts, (path[:-1], path[1:]), 1.0)
+            path = np.concatenate(([size], tags, [size])).astype(np.int64)
+            counts += np.bincount(path[:-1] * shape[1] + path[1:], minlength=counts.size).reshape(shape)
         legal = np.ones((size + 1, size + 1), bool)
         if self.legal is not None:
             legal[:size, :size] = self.legal.pairs.numpy()

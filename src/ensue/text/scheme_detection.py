@@ -75,6 +75,24 @@ class SchemeDetector:
             earlier = self._breaks.get(scheme, Breaks(0, place, reason))
             self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + 1)
 
+    def add(self, other: SchemeDetector) -> None:
+        """Adds the sentences that another one was given, as those that come next."""
+
+        def behind(place: SentenceNumber) -> SentenceNumber:
+            return place._replace(sentence=place.sentence + self._sentences)
+
+        for prefix, place in other._first_of.items():
+            self._first_of.setdefault(prefix, behind(place))
+        if other._without_prefix and self._without_prefix is None:
+            label, place = other._without_prefix
+            self._without_prefix = (label, behind(place))
+        for scheme, found in other._breaks.items():
+            earlier = self._breaks.get(scheme, found._replace(sentences=0, place=behind(found.place)))
+            self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + found.sentences)
+        self._counts.update(other._counts)
+        self._with_spans += other._with_spans
+        self._sentences += other._sentences
+
     def _meet(self, label: str, place: SentenceNumber) -> None:
         prefix = label.partition("-")[0]
         if _has_prefix(label):

@@ -75,9 +75,8 @@ class Documents(Columns):
     @property
     def sources(self) -> NDArray[np.int64]:
         """The number of the group of each document; without groups that of its words."""
-        groups = self.columns["groups"]
-        if any(groups.values):
-            return np.array(groups.ids, np.int64)
+        if any(self.columns["groups"].values):
+            return super().sources
         return numbered([digest for texts in self.texts for digest in texts.digests()])
 
     def append(self, texts: ReadTexts, document: Document) -> None:

@@ -55,6 +55,8 @@ class Split(Generic[DataT]):
     test: DataT | None
     notes: list[str] = field(default_factory=list)
     """Remarks on a validation that is missing, and on sources with several examples."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """More that was found while they were read, as JSON values."""
     key: str = ""
     """The digest of all that they depend on; "" if they are not in the cache."""
 
@@ -72,7 +74,7 @@ class Split(Generic[DataT]):
         def made() -> Kept:
             split = read()
             parts = {"train": split.train, "valid": split.valid, "test": split.test}
-            return Kept(parts, {"valid_from": split.valid_from, "notes": split.notes})
+            return Kept(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
 
         found = kept([kind.__name__, own, names, fingerprints(table), key], paths, made)
         train, valid, test = (
@@ -80,7 +82,8 @@ class Split(Generic[DataT]):
             for part in (found.parts["train"], found.parts["valid"], found.parts["test"])
         )
         assert train is not None
-        return Split(train, valid, found.facts["valid_from"], test, found.facts["notes"], found.key)
+        facts = found.facts
+        return Split(train, valid, facts["valid_from"], test, facts["notes"], facts["facts"], found.key)
 
     @classmethod
     def of(

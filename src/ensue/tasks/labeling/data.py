@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import StringColumn, Texts
+from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts
 from ensue.data.frames.series import Series
-from ensue.data.sentences.columns import Columns
+from ensue.data.parallel import batched, in_order
+from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.formats import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, contexts
 from ensue.data.sentences.source import SentenceSource
@@ -24,57 +25,88 @@ from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.labeling.decoding import LabeledTexts, SentenceGroups, TaggedFrames
 from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.labeling.task import SENTENCES
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.label_columns import LabelColumns, Learned, learned_values
+from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, learned_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import Span, encode, position, spans
+from ensue.text.schemes import Scheme, Span, encode, position, spans
 
 
-@dataclass
-class Sentences:
-    """The sentences of a file in memory: words, labels, and other columns that the model reads."""
+class WordLabels(Sequence[list[Any]]):
+    """The labels of the words of each sentence: strings, or of `several` columns tuples with a value for each."""
 
-    texts: Texts = field(default_factory=Texts)
-    labels: list[list[Any]] = field(default_factory=list)
-    """The label of each word: a string, or a tuple with a value for each column."""
-    columns: dict[str, StringColumn] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)
-    """How many sentences each context has that is read in one piece."""
-    groups: list[str] = field(default_factory=list)
-    """For each sentence the group that the data name; "" for none."""
+    def __init__(self, columns: Sequence[Texts], *, several: bool) -> None:
+        self.columns, self.several = columns, several
 
-    def append(self, sentence: Sentence, labels: Sequence[Any], *, goes_on: bool = False, group: str = "") -> None:
-        """`goes_on`: in the context of the sentence before."""
+    def _of(self, values: Sequence[Sequence[str]]) -> list[Any]:
+        return list(zip(*values, strict=True)) if self.several else list(values[0])
+
+    def __getitem__(self, row: int) -> list[Any]:  # type: ignore[override]  # a sentence at a time
+        return self._of([column[row] for column in self.columns])
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return map(self._of, zip(*self.columns, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+class Sentences(Columns):
+    """The sentences of a file: words, labels, other columns that the model reads, and whether one goes on with the
+    context of the sentence before.
+    """
+
+    @classmethod
+    def none(cls, labels: Sequence[str], columns: Sequence[str]) -> Self:
+        """No sentence yet, for labels in these columns ("" for the only one), and the other columns."""
+        values = {name: Texts() for name in [*(f"label {name}" for name in labels), *(f"column {c}" for c in columns)]}
+        return cls({"words": Texts(), **values, "goes_on": Numbers("b"), "groups": StringColumn()})
+
+    def append(
+        self, sentence: Sentence, labels: Mapping[str, Sequence[str]], *, goes_on: bool = False, group: str = ""
+    ) -> None:
+        """Appends a sentence, which has these labels in each column."""
         self.texts.append(sentence.words)
-        self.labels.append(list(labels))
-        self.groups.append(group)
-        self._count(goes_on)
-        for name, column in self.columns.items():
-            column.extend(sentence.column(name))
-
-    def _count(self, goes_on: bool) -> None:
-        if goes_on:
-            self.sizes[-1] += 1
-        else:
-            self.sizes.append(1)
+        for name, values in labels.items():
+            self.columns[f"label {name}"].append(values)
+        for name, column in self.values.items():
+            column.append(sentence.column(name))
+        self.columns["goes_on"].extend([goes_on])
+        self.columns["groups"].extend([group])
 
     @property
-    def sources(self) -> Sequence[Hashable]:
-        """The group of each sentence; without groups each is by itself."""
-        return self.groups if any(self.groups) else range(len(self))
+    def texts(self) -> Texts:
+        """Their words."""
+        return self.columns["words"]  # type: ignore[no-any-return]
+
+    @property
+    def labels(self) -> WordLabels:
+        """The labels of each sentence."""
+        found = self._named("label ")
+        return WordLabels(list(found.values()), several="" not in found)
+
+    @property
+    def values(self) -> dict[str, Texts]:
+        """The other columns that the model reads."""
+        return self._named("column ")
+
+    def _named(self, prefix: str) -> dict[str, Texts]:
+        return {name[len(prefix) :]: column for name, column in self.columns.items() if name.startswith(prefix)}
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many sentences each context has that is read in one piece."""
+        return np.diff(np.flatnonzero(self.columns["goes_on"].array == 0), append=len(self))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""
-        columns = {name: column.select(self.texts.places(rows)) for name, column in self.columns.items()}
-        part = type(self)(self.texts.select(rows), columns=columns)
-        goes_on = [place > 0 for size in self.sizes for place in range(size)]
-        for row, before in zip(rows.tolist(), [-1, *rows.tolist()], strict=False):
-            part.labels.append(self.labels[row])
-            part.groups.append(self.groups[row])
-            part._count(goes_on[row] and row == before + 1)
+        part = super().select(rows)
+        goes_on = part.columns["goes_on"].array & (np.diff(rows, prepend=-1) == 1)
+        part.columns["goes_on"] = Numbers("b")
+        part.columns["goes_on"].add(goes_on)
         return part
 
     @property
@@ -83,15 +115,38 @@ class Sentences:
         return set(self.texts.words.values)
 
     @property
-    def label_counts(self) -> Counter[Any]:
-        """How many words have each label."""
-        return Counter(label for labels in self.labels for label in labels)
-
-    def __len__(self) -> int:
-        return len(self.labels)
+    def label_counts(self) -> Counter[str]:
+        """How many words have each label, in the first column of labels."""
+        return Counter(self.labels.columns[0].words.counts())
 
     def __str__(self) -> str:
         return f"{len(self):,} sentences, {len(self.texts.words):,} words"
+
+
+@dataclass(frozen=True)
+class ReadSentences:
+    """From sentences to their columns, for any process. `schemes` are the columns of labels that may write spans."""
+
+    format: Format
+    labels: Sequence[str]
+    """The columns of labels; "" for the only one, which is `column`, None the format's default."""
+    column: str | None
+    values: Sequence[str]
+    group: str
+    schemes: Sequence[str] = ()
+
+    def __call__(self, contexts: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
+        """Raises DataError for a sentence without such a column."""
+        found = Sentences.none(self.labels, self.values)
+        detectors = {name: SchemeDetector() for name in self.schemes}
+        for context in contexts:
+            for place, sentence in enumerate(context):
+                labels = {name: self.format.labels(sentence, name or self.column) for name in self.labels}
+                group = self.format.group(sentence, self.group) if self.group else ""
+                found.append(sentence, labels, goes_on=place > 0, group=group)
+                for name, detector in detectors.items():
+                    detector.feed(labels[name], sentence.line)
+        return found, detectors
 
 
 def read_contexts(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
@@ -130,25 +185,29 @@ def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> li
 
 def num_columns(source: SentenceSource) -> int:
     """The number of columns, if they have numbers and no names; else 0."""
-    if not isinstance(source.format, Columns):
+    if not isinstance(source.format, ColumnsFormat):
         return 0
     first = source.first()
     return 0 if first is None else len(first.columns)
 
 
 def trained_labels(
-    counts: Mapping[str, int], detector: SchemeDetector, wanted: str, unit: str, place: str, path: str
-) -> Labels:
-    """The labels with these counts, whose spans are learned in the scheme `wanted`; `place` says in messages where they
-    are. Raises DataError if there are no two.
+    counts: Mapping[str, int], detector: SchemeDetector, unit: str, place: str, path: str
+) -> tuple[list[str], Scheme | None]:
+    """The names of the labels with these counts, and their scheme; `place` says in messages where they are. Raises
+    DataError if there are no two.
     """
     if len(counts) < 2:
         only = next(iter(counts), "")
         found = f'all {counts[only]:,} {unit} have the label "{only}"' if counts else "no label"
         raise DataError(f"nothing to learn: {found}{place}", path)
-    scheme = detector.result(path)
+    return sorted(counts), detector.result(path)
+
+
+def labels_in(wanted: str, names: Sequence[str], scheme: Scheme | None) -> Labels:
+    """These labels, whose spans are learned in the scheme `wanted`."""
     tag_scheme: Any = None if scheme is None else scheme if wanted == "file" else wanted
-    return Labels(sorted(counts), scheme=scheme, tag_scheme=tag_scheme)
+    return Labels(names, scheme=scheme, tag_scheme=tag_scheme)
 
 
 def is_free(span: Span, others: Sequence[Span]) -> bool:
@@ -180,89 +239,101 @@ class SentenceData(WordsData[Sentences]):
         for name in self.columns or [self.label_column]:
             if {name, str(self.width) if name == "last" else ""} & set(recipe.features.columns):
                 raise RecipeError(f'features.columns names the column of the labels ("{name}")')
-        self.detectors = {name: SchemeDetector() for name in self.columns or [self.label_column]}
         self.advice = f' (column "{self.label_column}"); data.labels names another column'
-        whole = self._read(source, tuple(self.detectors.values()), group=data.group)
-        self.split = Split.of(whole, data, self.read, examples="sentences", drawn=False)
-        self.rehearsed = self._rehearse() if recipe.tuning.rehearse else ""
+        rehearsed = [self.kept.origin.fingerprint] if self.kept is not None and recipe.tuning.rehearse else []
+        key = [self.fingerprint, recipe.most_read, recipe.features.columns, rehearsed]
+        self.split = Split.kept(Sentences, data, key, lambda: self._split(source))
+
+    def _split(self, source: SentenceSource) -> Split[Sentences]:
+        """All sentences, read from files, and the labels that are learned."""
+        learned_as_labels = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
+        data = self.recipe.data
+        whole, detectors = self._read(source, group=data.group, schemes=learned_as_labels)
+        split = Split.of(whole, data, self.read, examples="sentences", drawn=False)
+        if self.recipe.tuning.rehearse:
+            split.notes.insert(0, self._rehearse(split, detectors))
+        split.facts["learned"] = {name: self._learned(name, split.train, detectors) for name in self.columns or [""]}
+        return split
 
     def read(self, location: str) -> Sentences:
         """Validation or test data, in the format of the training data."""
-        return self._read(sentence_source(self.recipe, location, like=self.format))
+        return self._read(sentence_source(self.recipe, location, like=self.format))[0]
 
-    def _read(self, source: SentenceSource, detectors: Sequence[SchemeDetector] = (), *, group: str = "") -> Sentences:
+    def _read(
+        self, source: SentenceSource, *, group: str = "", schemes: Sequence[str] = ()
+    ) -> tuple[Sentences, dict[str, SchemeDetector]]:
         """All sentences with words; a sentence without words has nothing to learn or score."""
-        found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
-        for context in read_contexts((sentence for sentence in source if sentence.words), self.recipe):
-            for place, sentence in enumerate(context):
-                labels = self._labels(source.format, sentence)
-                of = source.format.group(sentence, group) if group else ""
-                found.append(sentence, labels, goes_on=place > 0, group=of)
-                for column, detector in enumerate(detectors):
-                    detector.feed([row[column] for row in labels] if self.columns else labels, sentence.line)
+        labels, values = self.columns or [""], self.recipe.features.columns
+        column = self.recipe.data.label_column or None
+        reader = ReadSentences(source.format, labels, column, values, group, schemes)
+        found, detectors = Sentences.none(labels, values), {name: SchemeDetector() for name in schemes}
+        contexts = read_contexts((sentence for sentence in source if sentence.words), self.recipe)
+        for part, detected in in_order(reader, batched(contexts, SENTENCES)):
+            found.add(part)
+            for name, detector in detectors.items():
+                detector.add(detected[name])
         if not len(found):
             raise DataError("no sentence in it", source.location)
-        return found
+        return found, detectors
 
-    def _rehearse(self) -> str:
+    def _rehearse(self, split: Split[Sentences], detectors: Mapping[str, SchemeDetector]) -> str:
         """Puts the spans of the origin into the training and validation data, and says how many of each class. Raises
         RecipeError for labels without spans.
         """
         assert self.kept is not None
         origin = self.kept.origin
-        scheme = None if self.columns else self.detectors[self.label_column].result(self.recipe.data.train)
+        scheme = None if self.columns else detectors[""].result(self.recipe.data.train)
         if scheme is None or not origin.run.parts.labels.has_spans:
             raise RecipeError("tuning.rehearse is for labels that write spans")
-        classes = {position(label).label for label in self.split.train.label_counts}
+        classes = {position(label).label for label in split.train.label_counts}
         tagger = origin.run.entry.pipeline_class.of(origin.run, torch.device("cpu"))
         counts: Counter[str] = Counter()
-        for part in (self.split.train, self.split.valid):
-            answers = [] if part is None else tagger.predict([part.texts[row] for row in range(len(part))])
-            for labels, answer in zip(() if part is None else part.labels, answers, strict=True):
+        for part in filter(None, (split.train, split.valid)):
+            together = Texts()
+            for labels, answer in zip(part.labels, tagger.predict(list(part.texts)), strict=True):
                 own = spans(labels)
                 added = [span for span in spans(answer.labels) if span.label not in classes and is_free(span, own)]
-                if added:
-                    labels[:] = encode([*own, *added], len(labels), scheme)
+                together.append(encode([*own, *added], len(labels), scheme) if added else labels)
                 counts.update(span.label for span in added)
+            part.columns["label "] = together
         found = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"
         return f"spans of {origin.path}, put into the training and validation data: {found}"
 
-    @property
-    def notes(self) -> list[str]:
-        return [self.rehearsed] if self.rehearsed else []
-
-    def _labels(self, format: Format, sentence: Sentence) -> Sequence[Any]:
-        """The label of each word: a string, or a tuple with a value for each column."""
-        if self.columns:
-            return label_rows(format, sentence, self.columns)
-        return format.labels(sentence, self.recipe.data.label_column or None)
+    def _learned(self, name: str, train: Sentences, detectors: Mapping[str, SchemeDetector]) -> list[list[Any]]:
+        """The parts of a column that are learned: of each its kind, its key, the names of its labels, and their scheme.
+        Raises DataError if there are no two labels.
+        """
+        path = self.recipe.data.train
+        if not self.columns:
+            return [["label", "", *trained_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
+        found: list[list[Any]] = []
+        values = train.columns[f"label {name}"]
+        for (kind, key), counts in learned_values(name, zip(train.texts, values, strict=True)).items():
+            if kind == "label":
+                place = f' (column "{name}")'
+                found.append([kind, key, *trained_labels(counts, detectors[name], self.unit, place, path)])
+            else:
+                found.append([kind, key, sorted(counts), None])
+        if not found:
+            raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
+        return found
 
     def labels(self) -> Labels | LabelColumns:
-        """The labels of the training data. Raises DataError if there are no two in a column."""
-        train, wanted, path = self.split.train, self.recipe.head.scheme, self.recipe.data.train
-        if not self.columns:
-            detector = self.detectors[self.label_column]
-            found = trained_labels(train.label_counts, detector, wanted, self.unit, self.advice, path)
-            return found if self.kept is None else self.kept.labels(found)
-        columns: dict[str, list[Learned]] = {}
-        for place, name in enumerate(self.columns):
-            told = ((train.texts[row], [values[place] for values in labels]) for row, labels in enumerate(train.labels))
-            columns[name] = []
-            for (kind, key), counts in learned_values(name, told).items():
-                if kind == "label":
-                    place_of = f' (column "{name}")'
-                    found = trained_labels(counts, self.detectors[name], wanted, self.unit, place_of, path)
-                else:
-                    found = Labels(sorted(counts), scheme=None, tag_scheme=None)
-                columns[name].append(Learned(kind, key, found))
-            if not columns[name]:
-                raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
-        return LabelColumns(columns)
+        """The labels of the training data."""
+        wanted = self.recipe.head.scheme
+        columns = {
+            name: [Learned(kind, key, labels_in(wanted, names, scheme)) for kind, key, names, scheme in parts]
+            for name, parts in self.split.facts["learned"].items()
+        }
+        if self.columns:
+            return LabelColumns(columns)
+        found = columns[""][0].labels
+        return found if self.kept is None else self.kept.labels(found)
 
     def parts(self, labels: Labels | LabelColumns) -> TaggerParts:
         """The parts of a new model."""
         train = self.split.train
-        columns = {name: column.values for name, column in train.columns.items()}
+        columns = {name: column.words.values for name, column in train.values.items()}
         lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)
         return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
@@ -273,7 +344,8 @@ class SentenceData(WordsData[Sentences]):
 
     def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
         """The sentences as the model reads them."""
-        encoded = EncodedTexts(parts.lexicon, sentences.texts, sentences.columns)
+        values = {name: column.words for name, column in sentences.values.items()}
+        encoded = EncodedTexts(parts.lexicon, sentences.texts, values)
         found = SentenceGroups(encoded.words, sentences.sizes)
         subwords = None
         if self.tuned is not None:
@@ -325,8 +397,8 @@ class TaggedSeriesData(LabeledSeriesData):
 
     def labels(self) -> Labels:
         """The labels of the training data. Raises DataError if there are no two."""
-        counts, wanted, path = self.split.train.label_counts, self.scheme, self.recipe.data.train
-        return trained_labels(counts, self.detector, wanted, self.unit, self.advice, path)
+        counts, path = self.split.train.label_counts, self.recipe.data.train
+        return labels_in(self.scheme, *trained_labels(counts, self.detector, self.unit, self.advice, path))
 
     def parts(self, labels: Labels) -> FrameTaggerParts:
         """The parts of a new model."""

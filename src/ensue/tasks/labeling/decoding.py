@@ -43,9 +43,9 @@ class Places(NamedTuple):
 class SentenceGroups:
     """Context n has the sentences from `firsts[n]` to `firsts[n + 1]` of `sentences`."""
 
-    def __init__(self, sentences: Ragged, sizes: list[int]) -> None:
+    def __init__(self, sentences: Ragged, sizes: Sequence[int] | NDArray[np.int64]) -> None:
         self.sentences = sentences
-        self.firsts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.firsts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         self.words = sentences.joined(self.firsts)
         """A row for each context."""
 
@@ -56,14 +56,19 @@ class SentenceGroups:
 
     def numbers(self, contexts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sentences of some contexts, in their order."""
-        sizes = np.diff(self.firsts)[contexts]
+        sizes = self._sizes(contexts)
         found: NDArray[np.int64] = np.repeat(self.firsts[contexts] - np.cumsum(sizes) + sizes, sizes)
         return found + np.arange(len(found))
+
+    def _sizes(self, contexts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many sentences these contexts have."""
+        sizes: NDArray[np.int64] = self.firsts[contexts + 1] - self.firsts[contexts]
+        return sizes
 
     def places(self, contexts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
         """The sentences of some contexts, which are the rows of a batch as wide as the longest of `among`."""
         among = contexts if among is None else among
-        numbers, rows = self.numbers(contexts), np.repeat(np.arange(len(contexts)), np.diff(self.firsts)[contexts])
+        numbers, rows = self.numbers(contexts), np.repeat(np.arange(len(contexts)), self._sizes(contexts))
         lengths, starts = self.sentences.lengths[numbers], self.sentences.starts[numbers]
         columns = np.arange(int(self.sentences.lengths[self.numbers(among)].max(initial=0)))
         real = columns < lengths[:, None]
@@ -79,7 +84,7 @@ class LabeledTexts(NamedTuple):
 
     texts: EncodedTexts
     contexts: SentenceGroups
-    labels: list[list[Any]]
+    labels: Sequence[Sequence[Any]]
     words: Texts
     subwords: SubwordTexts | None = None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.tag_heads import ViterbiTagHead
@@ -36,14 +38,19 @@ class LabelingJob(LabelsJob[Tagger, Any]):
         super().__init__(recipe, data)
         self.parts = data.parts(data.labels()) if run is None else data.parts_of(run)
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
-        self.task = Labeling(data.encoded(self.split.train, self.parts), valid, self.parts.labels, recipe.train)
+        train = data.encoded(self.split.train, self.parts)
+        self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key)
 
     def prepare(self, model: Tagger) -> None:
-        tags, heads = self.task.tags, model.head.parts
-        for head, values in zip(heads, tags.values.reshape(len(tags.values), -1).T, strict=True):
-            head.start_from_counts(np.bincount(values, minlength=head.num_tags))
+        def paths(number: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+            for tags, starts in self.task.tags.parts():
+                yield tags.reshape(len(tags), -1)[:, number], starts
+
+        for number, head in enumerate(model.head.parts):
+            counts = [np.bincount(path, minlength=head.num_tags) for path, _ in paths(number)]
+            head.start_from_counts(np.sum(counts, axis=0))
             if isinstance(head, ViterbiTagHead):
-                head.count_bigrams(np.split(values, tags.starts[1:-1]))
+                head.count_bigrams(np.insert(path, starts[1:-1], head.num_tags) for path, starts in paths(number))
 
     def finish(self, run: RunDirectory, model: Tagger) -> None:
         """Scores the validation data with the best weights, for the picture of confusions."""

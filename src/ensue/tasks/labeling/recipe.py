@@ -61,6 +61,7 @@ class LabelingRecipe(WordsRecipe):
     """The recipe of a tagger."""
 
     what: ClassVar[str] = "tagger"
+    keeps_examples: ClassVar[bool] = True
     reads: ClassVar[str] = "sentences with a label for each word"
     unit: ClassVar[str] = "a sentence"
     most_words: ClassVar[int] = 100_000  # fewer than of a text, as more is kept of each word

@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.compact_texts import Ragged, Texts
+from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts
+from ensue.data.kept_columns import Kept, in_cache
+from ensue.data.parallel import batched
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
@@ -34,6 +36,8 @@ from ensue.types import Loss, State
 Judged = tuple[Sequence[Any], list[Any]]
 """The right and the said labels of a sentence or series."""
 COLUMNS = ("place", "word", "right", "predicted", "before", "after")
+SENTENCES = 1_000
+"""The sentences that are read or encoded together."""
 CONTEXT = 8
 """The most words that are shown on each side."""
 
@@ -124,7 +128,7 @@ class Labeled(Protocol):
 
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
     """Labeling in batches of sentences of similar length; judged by the F1 of spans, or by accuracy
-    for plain labels.
+    for plain labels. `key` is the digest of training data in the cache (`Split.key`).
     """
 
     def __init__(
@@ -133,11 +137,12 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         valid: Labeled | None,
         labels: Labels | LabelColumns,
         sizes: BatchSizes,
+        *,
+        key: str = "",
     ) -> None:
         self.train, self.contexts, self.valid, self.labels = train, train.contexts, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
-        tags = [tag for row, names in enumerate(train.labels) for tag in labels.encode(names, train.words[row])]
-        self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
+        self.tags = tags_of(train, labels, key)
         super().__init__(train.contexts.words.lengths, sizes)
 
     def count(self, rows: NDArray[np.int64]) -> int:
@@ -158,11 +163,28 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
+def tags_of(data: Labeled, labels: Labels | LabelColumns, key: str) -> Ragged:
+    """The ids of the tags of all sentences. They are mapped from the cache, if the data are there under `key`."""
+
+    def encoded() -> Kept:
+        found = Numbers("i")
+        for some in batched(zip(data.labels, data.words, strict=True), SENTENCES):
+            tags = [tag for names, words in some for tag in labels.encode(names, words)]
+            found.add(np.array(tags, np.int32).ravel())
+        return Kept({"train": Columns({"tags": found})}, {})
+
+    columns = (in_cache(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
+    assert columns is not None
+    tags, sentences = columns.columns["tags"], data.contexts.sentences
+    values = tags.array.reshape(-1, len(labels.learned)) if isinstance(labels, LabelColumns) else tags.array
+    return Ragged(values, sentences.starts, sentences.lengths, tags.file)
+
+
 def evaluate_tagger(model: Tagger, data: Labeled, labels: Labels | LabelColumns) -> LabelingScores:
     """The scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     with evaluating(model):
         paths = data.paths(model)
-    said = (labels.decode(path.tolist(), data.words[row]) for row, path in enumerate(paths))
+    said = (labels.decode(path.tolist(), words) for path, words in zip(paths, data.words, strict=True))
     return scores_of(labels, zip(data.labels, said, strict=True))

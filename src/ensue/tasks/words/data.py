@@ -90,7 +90,8 @@ class EncodedTexts:
         self.columns = []
         for name in lexicon.columns:
             column = (columns or {})[name]
-            self.columns.append(Ragged(lexicon.encode_column(name, column.values)[column.ids], texts.starts))
+            table = lexicon.encode_column(name, column.values)
+            self.columns.append(Ragged(column.ids, texts.starts, texts.lengths, column.numbers.file, table))
 
     contextual: tuple[LayersOfTexts, ...] = ()
     """Their words in the layers of other models."""
