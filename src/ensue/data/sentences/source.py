@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ensue.data.lines import KeptLines, Lines, missing_end
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.formats import PlainText, format_class
-from ensue.data.sentences.sentence import Sentence
+from ensue.data.sentences.sentence import Format, Sentence
 from ensue.text.schemes import Scheme
 
 
@@ -19,8 +19,9 @@ class SentenceSource:
     """The sentences of a file, of a folder's files, of a glob's matches, or of a stream's lines, all in one format.
 
     `format` is a key of `FORMATS`, or None to take the files' own; it is then `self.format`, which also writes. Files
-    can be iterated again, a stream cannot. Raises DataError for an unknown format, for files of several formats,
-    and for no file or no text.
+    that look like running text are in the format `like`, if it is given: a sentence in columns looks so. `made` gives
+    the format of a name, in place of one with these options. Files can be iterated again, a stream cannot. Raises
+    DataError for an unknown format, for files of several formats, and for no file or no text.
     """
 
     def __init__(
@@ -28,7 +29,9 @@ class SentenceSource:
         location: str | Path | Lines,
         *,
         format: str | None = None,
+        like: str | None = None,
         encoding: str = "utf-8",
+        made: Callable[[str], Format] | None = None,
         words: str | None = None,
         splitter: str = "simple",
         scheme: Scheme = "bio",
@@ -38,13 +41,14 @@ class SentenceSource:
         self.files = LabeledFiles(location, encoding)
         self.location = self.files.location
         self.files.check_text()
-        name = format or self._detected()
-        self.format = format_class(name)(words=words, splitter=splitter, scheme=scheme)
+        name = format or self._detected(like)
+        self.format = made(name) if made else format_class(name)(words=words, splitter=splitter, scheme=scheme)
 
-    def _detected(self) -> str:
+    def _detected(self, like: str | None) -> str:
         """The format of the files by their looks."""
         found = self.files.formats(lambda lines, _: sentence_format(lines), lambda name: name)
-        return next(iter(found.values()), PlainText.name)
+        name = next(iter(found.values()), PlainText.name)
+        return like if like and name == PlainText.name else name
 
     def first(self) -> Sentence | None:
         """The first sentence by the first lines; None if there is none in them."""

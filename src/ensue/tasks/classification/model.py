@@ -14,8 +14,10 @@ from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, form_of
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
+from ensue.tasks.classification.texts import subword_reader
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
+from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes
 
 
@@ -50,6 +52,9 @@ class ClassifierParts(WordParts):
             tuned=tuned_in(run),
             ngrams=run.config.get("ngrams"),
         )
+
+    def subwords(self, recipe: ClassificationRecipe) -> SubwordReader | None:
+        return subword_reader(recipe, self.tuned)
 
     def build(self, recipe: ClassificationRecipe) -> Classifier:
         model = build_classifier(

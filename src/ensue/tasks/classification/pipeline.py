@@ -8,18 +8,17 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
 from ensue.arguments import check_path, check_share, check_texts, check_type
+from ensue.data.compact_texts import Ragged
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.colors import color_of
 from ensue.inspection.markup import ansi, clipped
@@ -28,10 +27,8 @@ from ensue.inspection.page import Inspection, Section, cut
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
-from ensue.models.classifier import Classifier
+from ensue.models.word_features import FormTable
 from ensue.notices import say_empty
-from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.page import MOST_LABELS, inspect_texts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
@@ -41,16 +38,12 @@ from ensue.tasks.classification.texts import (
     check_document,
     describe_reading,
     document_source,
-    subword_reader,
 )
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.words.choice import Candidate
-from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.pipeline import WordPipeline
-from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes
-from ensue.text.lexicon import Lexicon
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +116,10 @@ WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
 
 
+ReadDocument = tuple[Document, list[list[str]]]
+"""A document, and for each text the words that the model reads."""
+
+
 class LabelsOfDocument(NamedTuple):
     """A document as it was read, its labels, and the probabilities of all labels (K,)."""
 
@@ -135,37 +132,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
     """A classifier with its vocabularies: predicts and evaluates."""
 
     recipe: ClassificationRecipe
-
-    def __init__(
-        self,
-        model: Classifier,
-        lexicon: Lexicon,
-        labels: Classes,
-        *,
-        recipe: ClassificationRecipe,
-        layout: Layout | None = None,
-        contextual: ContextualFeatures = NO_CONTEXT,
-        subwords: SubwordReader | None = None,
-        run: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, subwords=subwords,
-            run=run,
-        )  # fmt: skip
-        self.labels, self.layout = labels, layout
-
-    @classmethod
-    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
-        recipe = directory.recipe
-        assert isinstance(recipe, ClassificationRecipe)
-        parts: ClassifierParts = directory.parts
-        return cls(
-            directory.model(device), parts.lexicon, parts.labels,
-            recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
-            contextual=ContextualFeatures.within(directory, device),
-            subwords=subword_reader(recipe, parts.tuned),
-        )  # fmt: skip
+    labels: Classes
+    typed: ClassVar[str] = "plain"
 
     def predict(self, texts: Iterable[str | tuple[str, str]], *, at_least: float | None = None) -> list[Classified]:
         """The labels of each text; a text is a string, or two of them for a model of pairs.
@@ -210,7 +178,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
     ) -> Iterator[Candidate]:
         """The residual is that of the loss, if what the model says were right."""
-        source = self.source(location, format=format or "", encoding=encoding, is_labeled=False)
+        source = self.source(location, format=format, encoding=encoding, is_labeled=False)
         for document, labels, shares in self.classify(source):
             said = self.labels.matrix([labels])[0]
             probability = min(map(float, shares[said]), default=float(shares.max()))
@@ -221,38 +189,43 @@ class ClassificationPipeline(Choosing, WordPipeline):
 
         Raises DataError for a document with the wrong number of texts.
         """
-        chosen = shard.windows(lambda: self._windows(documents))
-        for place, window in enumerate(self._windows(documents)):
-            if place >= chosen.stop:
-                return
-            num_texts = len(window[0][1])
-            texts = [[words[part] for _, words in window] for part in range(num_texts)]
-            forms, numbers = self.reader.read([words for part in texts for words in part])
-            if place < chosen.start:  # words are worked out where they come first, in every shard with the same others
-                continue
-            parts = [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
-            probabilities = classify_words(
-                self.model,
-                [forms] * num_texts,
-                parts,
-                list(map(self.contextual.computed, texts)),
-                None if self.subwords is None else self.subwords.texts(*texts),
-            )
-            for (document, _), shares in zip(window, probabilities, strict=True):
-                yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares)
+        return self._answered(
+            lambda: self._windows(documents),
+            shard,
+            lambda window: [words for part in _texts_of(window) for words in part],
+            self._classify_window,
+        )
 
-    def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
+    def _windows(self, documents: Iterable[Document]) -> Iterator[list[ReadDocument]]:
         reader = self.text_reader
         read = ((document, reader.read(document).words) for document in documents)
         return windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS)
 
+    def _classify_window(
+        self, window: list[ReadDocument], forms: FormTable, numbers: Ragged
+    ) -> Iterator[LabelsOfDocument]:
+        texts = _texts_of(window)
+        probabilities = classify_words(
+            self.model,
+            [forms] * len(texts),
+            [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(len(texts))],
+            list(map(self.contextual.computed, texts)),
+            None if self.subwords is None else self.subwords.texts(*texts),
+        )
+        for (document, _), shares in zip(window, probabilities, strict=True):
+            yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares)
+
     def source(
-        self, location: str | Path | Lines, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
+        self,
+        location: str | Path | Lines,
+        *,
+        format: str | None = None,
+        encoding: str = "utf-8",
+        is_labeled: bool = True,
     ) -> DocumentSource:
-        """The texts of a file; with the columns of the training data, if the file has them."""
         data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
-        names = self.labels.names
-        return document_source(data, location, like=self.layout, is_labeled=is_labeled, labels=names)
+        layout = Layout.from_json(self.config["layout"]) if self.config else None
+        return document_source(data, location, like=layout, is_labeled=is_labeled, labels=self.labels.names)
 
     def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
         """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
@@ -278,12 +251,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        if is_stream(location):  # typed texts are plain ones
-            format = format or ("plain" if is_typed(location) else "")
-            source = self.source(stream_lines(location, encoding), format=format, is_labeled=False)
-        else:
-            source = self.source(location, format=format or "", encoding=encoding, is_labeled=False)
-        parts: Iterable[Iterable[Document]] = ([document] for document in source) if is_typed(location) else [source]
+        source, parts = self._given(location, format, encoding)
         num_empty = 0
         for document, labels, probabilities in chain.from_iterable(self.classify(part, shard) for part in parts):
             shares = self._shares(probabilities)
@@ -321,8 +289,13 @@ class ClassificationPipeline(Choosing, WordPipeline):
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
-def _num_words(read: tuple[Document, list[list[str]]]) -> int:
+def _num_words(read: ReadDocument) -> int:
     return sum(map(len, read[1]))
+
+
+def _texts_of(window: list[ReadDocument]) -> list[list[list[str]]]:
+    """The words of the first texts, and those of the second ones of pairs."""
+    return [[words[part] for _, words in window] for part in range(len(window[0][1]))]
 
 
 def _texts(text: object) -> tuple[str, ...]:

@@ -46,8 +46,9 @@ class CutterPipeline(LabelingPipeline):
         return RunningText()
 
     def source(
-        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
-    ) -> SentenceSource:
+        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8",
+        is_labeled: bool = False,
+    ) -> SentenceSource:  # fmt: skip
         """The paragraphs of raw text, or those of a treebank."""
         return SentenceSource(location, format=RunningText.name, encoding=encoding)
 

@@ -169,13 +169,16 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
     """
     data = recipe.data
     options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
-    source = SentenceSource(location, format=None if data.format == "auto" else data.format, **options)
-    if source.format.name != PlainText.name:
-        return source
-    if like is None:
+    source = SentenceSource(
+        location,
+        format=None if data.format == "auto" else data.format,
+        like=None if like is None else like.name,
+        **options,
+    )
+    if source.format.name == PlainText.name:
         advice = "with data.format=columns (or conllu, json) it is read as that, and a wrong line is named"
         raise DataError(f"it looks like running text, which has no labels; {advice}", location)
-    return SentenceSource(location, format=like.name, **options)
+    return source
 
 
 def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,22 +19,18 @@ from ensue.data.lines import Lines
 from ensue.data.sentences.formats import PlainText, format_class
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.modules import device_of
-from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
-from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.labeling.data import label_rows, read_contexts
 from ensue.tasks.labeling.decoding import SentenceGroups, tag_texts
-from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -47,13 +43,12 @@ from ensue.tasks.labeling.tagged_sentence import (
 )
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
 from ensue.tasks.words.choice import Candidate
-from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
-from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Labels
-from ensue.text.lexicon import Lexicon, new_value
+from ensue.text.lexicon import new_value
 
 WINDOW_WORDS = 32_768
 """The number of words that are held and sorted by length. A file of any length is read in constant memory."""
@@ -74,39 +69,10 @@ class LabelingPipeline(WordPipeline):
     """A tagger with its vocabularies: predicts and evaluates."""
 
     recipe: LabelingRecipe
+    labels: Labels | LabelColumns
+    typed: ClassVar[str] = PlainText.name
     n_best: int = 0
     """The number of paths that `predict` gives of each sentence, if it is not asked for another one."""
-
-    def __init__(
-        self,
-        model: Tagger,
-        lexicon: Lexicon,
-        labels: Labels | LabelColumns,
-        *,
-        recipe: LabelingRecipe,
-        config: dict[str, Any] | None = None,
-        contextual: ContextualFeatures = NO_CONTEXT,
-        subwords: SubwordReader | None = None,
-        run: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, subwords=subwords,
-            run=run,
-        )  # fmt: skip
-        self.labels, self.config = labels, config or {}
-
-    @classmethod
-    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
-        recipe = directory.recipe
-        assert isinstance(recipe, LabelingRecipe)
-        parts: TaggerParts = directory.parts
-        return cls(
-            directory.model(device), parts.lexicon, parts.labels,
-            recipe=recipe, config=directory.config, run=directory.path,
-            contextual=ContextualFeatures.within(directory, device),
-            subwords=None if parts.tuned is None else parts.tuned.reader(whole=False),
-        )  # fmt: skip
 
     def with_search(self, *, n_best: int) -> Self:
         """This model with so many paths of each sentence."""
@@ -173,17 +139,12 @@ class LabelingPipeline(WordPipeline):
 
         The probabilities are those of these labels, or of the labels `of` a sentence.
         """
-        chosen = shard.windows(lambda: self._windows(sentences))
-        for place, window in enumerate(self._windows(sentences)):
-            if place >= chosen.stop:
-                return
-            if place < chosen.start:  # words are worked out where they come first, in every shard with the same others
-                self.reader.read([sentence.words for context in window for sentence in context])
-            else:
-                yield from self._label_window(window, confidence, of)
-
-    def _windows(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
-        return windows(read_contexts(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS)
+        return self._answered(
+            lambda: windows(read_contexts(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS),
+            shard,
+            lambda window: [sentence.words for context in window for sentence in context],
+            lambda window, forms, words: self._label_window(window, forms, words, confidence, of),
+        )
 
     def candidates(
         self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
@@ -201,12 +162,16 @@ class LabelingPipeline(WordPipeline):
             yield Candidate((tagged.text,), (), spans, share, np.array([-np.log(share)], np.float32))
 
     def source(
-        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
+        self,
+        location: str | Path | Lines,
+        *,
+        format: str | None = None,
+        encoding: str = "utf-8",
+        is_labeled: bool = False,
     ) -> SentenceSource:
         """The sentences of a file, with the columns of the training data."""
-        source = SentenceSource(location, format=format, encoding=encoding)
-        source.format = self.format(source.format.name)
-        return source
+        like = self.config.get("format") if is_labeled else None
+        return SentenceSource(location, format=format, like=like, encoding=encoding, made=self.format)
 
     def format(self, name: str) -> Format:
         """The reader and writer of a format; with the columns of the training data, if these have the same format."""
@@ -233,7 +198,7 @@ class LabelingPipeline(WordPipeline):
 
     def evaluate(
         self,
-        data: str | Path | SentenceSource,
+        data: str | Path,
         *,
         format: str | None = None,
         encoding: str = "utf-8",
@@ -246,7 +211,7 @@ class LabelingPipeline(WordPipeline):
         answers = self._answers(data, format, encoding)
         if errors is None:
             return scores_of(self.labels, ((right, said) for _, right, said in answers))
-        if not isinstance(data, SentenceSource) and Path(errors).resolve() == Path(data).resolve():
+        if Path(errors).resolve() == Path(data).resolve():
             raise EnsueError(f"{errors}: is the file that is read; expected another one for the mistakes")
         return scores_of(self.labels, with_mistakes(answers, Path(errors)))
 
@@ -255,14 +220,11 @@ class LabelingPipeline(WordPipeline):
         return items_of(self.labels, ((right, said) for _, right, said in answers), "sentences")
 
     def _answers(
-        self, data: str | Path | SentenceSource, format: str | None, encoding: str
+        self, data: str | Path, format: str | None, encoding: str
     ) -> Iterator[tuple[Sentence, Sequence[Any], list[Any]]]:
         """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""
-        if not isinstance(data, SentenceSource):
-            check_path("the data", data)
-        source = data if isinstance(data, SentenceSource) else self.source(data, format=format, encoding=encoding)
-        if source.format.name == PlainText.name and not format:  # a file of one sentence in columns looks like it
-            source.format = self.format(self.config.get("format", source.format.name))
+        check_path("the data", data)
+        source = self.source(data, format=format, encoding=encoding, is_labeled=True)
         column, words = self.column(source.format), 0
         for answer in self.label(source):
             right: Sequence[Any]
@@ -279,12 +241,7 @@ class LabelingPipeline(WordPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        if is_stream(location):  # typed sentences are running text
-            format = format or ("text" if is_typed(location) else None)
-            source = self.source(stream_lines(location, encoding), format=format)
-        else:
-            source = self.source(location, format=format, encoding=encoding)
-        parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if is_typed(location) else [source]
+        source, parts = self._given(location, format, encoding)
         for answer in chain.from_iterable(self.label(part, confidence=as_json, shard=shard) for part in parts):
             if as_json:
                 yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"
@@ -338,12 +295,13 @@ class LabelingPipeline(WordPipeline):
     def _label_window(
         self,
         contexts: list[list[Sentence]],
+        forms: FormTable,
+        words: Ragged,
         confidence: bool,
         of: Callable[[Sentence], Sequence[str]] | None,
     ) -> Iterator[LabelsOfSentence]:
         confidence = confidence or self.n_best > 0
         window = [sentence for context in contexts for sentence in context]
-        forms, words = self.reader.read([sentence.words for sentence in window])
         columns = self._columns(window, words)
         texts = [[w for part in together for w in part.words] for together in contexts]
         contextual = self.contextual.computed(texts)

@@ -21,6 +21,7 @@ from ensue.runs.origin import origins_in
 from ensue.runs.schema import Config, Size
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.words.recipe import WordsRecipe
+from ensue.tasks.words.subwords import SubwordReader
 from ensue.tasks.words.tuned import Tuned
 from ensue.text.label_columns import LabelColumns
 from ensue.text.labels import Classes, Labels
@@ -57,6 +58,10 @@ class WordParts(ModelParts):
     def tuned_encoder(self) -> SubwordEncoder | None:
         """The layers of the run that is tuned."""
         return None if self.tuned is None else self.tuned.build()
+
+    def subwords(self, recipe: Any) -> SubwordReader | None:
+        """The reader of the layers that are tuned, if there are some."""
+        return None if self.tuned is None else self.tuned.reader(whole=False)
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
+from ensue.data.lines import Lines
+from ensue.data.sources import is_stream, is_typed, stream_lines
 from ensue.data.vector_index import VectorIndex
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.features import ReadWords
@@ -22,9 +24,12 @@ from ensue.models.form_memory import FormMemory
 from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import FormTable, WordFeatures
+from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
+from ensue.tasks.contract.windows import Shard
 from ensue.tasks.words.choice import Candidate, drawn, text_vectors
-from ensue.tasks.words.contextual import ContextualFeatures
+from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
+from ensue.tasks.words.model import WordParts
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.lexicon import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking, Lexicon
@@ -32,29 +37,44 @@ from ensue.text.tokens import words_in
 
 LONGEST = 10_000
 """The most words of a text for a page."""
+T = TypeVar("T")
+AnswerT = TypeVar("AnswerT")
 
 
 class WordPipeline(Predictor):
     """The base of the pipelines of taggers and classifiers: cuts texts into words, and turns words into vectors."""
 
     recipe: WordsRecipe
+    typed: ClassVar[str]
+    """The format of texts that a person types."""
 
     def __init__(
         self,
         model: Any,
         lexicon: Lexicon,
+        labels: Any,
         *,
-        recipe: WordsRecipe,
-        splitter: str,
-        contextual: ContextualFeatures,
-        subwords: SubwordReader | None,
+        recipe: Any,
+        config: Mapping[str, Any] | None = None,
+        contextual: ContextualFeatures = NO_CONTEXT,
+        subwords: SubwordReader | None = None,
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
         has_bag = getattr(model, "bag", None) is not None
         self.reader = Reader(model.features, lexicon, device_of(model), tells_words=has_bag)
-        self.recipe, self._splitter, self.contextual, self.run = recipe, splitter, contextual, run
-        self.subwords = subwords
+        self.labels, self.config, self.subwords = labels, config or {}, subwords
+        self._splitter: str = recipe.data.splitter
+        self.recipe, self.contextual, self.run = recipe, contextual, run
+
+    @classmethod
+    def of(cls, run: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        parts: WordParts = run.parts
+        return cls(
+            run.model(device), parts.lexicon, parts.labels, recipe=run.recipe, config=run.config, run=run.path,
+            contextual=ContextualFeatures.within(run, device), subwords=parts.subwords(run.recipe),
+        )  # fmt: skip
 
     @property
     def splitter(self) -> str:
@@ -67,6 +87,38 @@ class WordPipeline(Predictor):
         other = copy(self)
         other._splitter = splitter
         return other
+
+    @abstractmethod
+    def source(
+        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
+    ) -> Any:
+        """The texts of a file; with the columns of the training data, if the file has them."""
+
+    def _given(self, location: str, format: str | None, encoding: str) -> tuple[Any, Iterable[Iterable[Any]]]:
+        """The texts of a file or a stream, and the parts in which they are read: what a person types, one by one."""
+        is_slow = is_typed(location)
+        given = stream_lines(location, encoding) if is_stream(location) else location
+        format = format or (self.typed if is_slow else None)
+        source = self.source(given, format=format, encoding=encoding, is_labeled=False)
+        return source, ([text] for text in source) if is_slow else [source]
+
+    def _answered(
+        self,
+        windows: Callable[[], Iterator[T]],
+        shard: Shard,
+        words_of: Callable[[T], list[Sequence[str]]],
+        answers: Callable[[T, FormTable, Ragged], Iterator[AnswerT]],
+    ) -> Iterator[AnswerT]:
+        """The answers to the texts of a part of the windows. Words are worked out where they come first, so every part
+        reads them with the same others.
+        """
+        chosen = shard.windows(windows)
+        for place, window in enumerate(windows()):
+            if place >= chosen.stop:
+                return
+            forms, numbers = self.reader.read(words_of(window))
+            if place >= chosen.start:
+                yield from answers(window, forms, numbers)
 
     @abstractmethod
     def candidates(
