@@ -139,6 +139,8 @@ def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
     for name, kind in (("translate-transformer", "encoder.kind=lstm"), ("vectors-glove", "vectors.kind=cbow")):
         with pytest.warns(Notice, match=f"{kind} has no"):
             read_recipe(name, [kind])
+    with pytest.raises(RecipeError, match=r"encoder.kind: input should be 'transformer', found {'a': 1}"):
+        read_recipe("bert-mini", {"encoder.kind": {"a": 1}})
     document = {"encoder": {"kind": "transformer", "dropout_kind": "plain"}, "train": {"steps": 1}}
     with pytest.raises(RecipeError, match=r'unknown key "encoder.dropout_kind"'):
         validate_recipe(document, where="mine")

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 import ensue
-from ensue.data.frames.series import Series
+from ensue.data.frames.arrays import read_npy
+from ensue.data.frames.series import Series, SeriesOptions
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.models.build_frames import build_frame_classifier
 from ensue.models.frame_features import FrameFeatures, Frames
@@ -236,3 +237,11 @@ def test_a_damaged_run_is_one_line(runs: Path, tmp_path: Path) -> None:
     finally:
         file.write_text(before)
         seal(runs / "labels")
+
+
+def test_a_header_as_python_2_wrote_it_is_read_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "old.npy"
+    np.save(path, np.ones((3, 5), np.float32))
+    path.write_bytes(path.read_bytes().replace(b"(3, 5), }  ", b"(3L, 5L), }"))
+    (series,) = read_npy(path, SeriesOptions())
+    assert series.frames.shape == (3, 5)

@@ -198,10 +198,11 @@ def _apply(document: dict[str, Any], key: str, value: Any) -> None:
     table[last] = value
 
 
-def _kind(document: Mapping[str, Any], table: str) -> Any:
-    """The kind of a table such as "encoder"; None if there is none."""
+def _kind(document: Mapping[str, Any], table: str) -> str | None:
+    """The kind of a table such as "encoder"; None if there is none, or if it is no string."""
     found = document.get(table)
-    return found.get("kind") if isinstance(found, dict) else None
+    kind = found.get("kind") if isinstance(found, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _drop_keys_of_another_kind(document: dict[str, Any], table: str, *, kept: Collection[str]) -> None:
@@ -245,7 +246,7 @@ def _schema(recipe: type[Recipe]) -> dict[str, Any]:
     return recipe.model_json_schema()
 
 
-def _tables(recipe: type[Recipe], place: Sequence[int | str]) -> list[dict[str, Any]]:
+def _tables(recipe: type[Recipe], place: Sequence[int | str | None]) -> list[dict[str, Any]]:
     """The schemas of the tables on the path to `place`, that of the recipe first."""
     schema: Any = _schema(recipe)
     definitions, found = schema["$defs"], [schema]

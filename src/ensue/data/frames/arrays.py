@@ -7,6 +7,7 @@ any; and `labels`: one for each series, or one for each frame. `rate` (a number)
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,9 @@ def _named(path: Path, arrays: Arrays) -> Arrays:
 def _loaded(path: Path) -> Any:
     content = whole_bytes(path)
     try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
+        with warnings.catch_warnings():  # of headers as Python 2 wrote them, which are read
+            warnings.simplefilter("ignore", UserWarning)
+            found = np.load(io.BytesIO(content), allow_pickle=False)
         if isinstance(found, np.ndarray):
             return found
         size = sum(member.file_size for member in found.zip.infolist())
