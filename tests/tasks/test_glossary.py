@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import BeamSearch
 from ensue.errors import DataError, EnsueError
 from ensue.tasks.sequence_to_sequence.glossary import Demands, Glossary, Term, standing
@@ -77,13 +78,16 @@ def test_a_file_of_terms(tmp_path: Path) -> None:
         Glossary.of(path, side("words"))
 
 
+def said(writer: TokenizerWithSpecials, text: str) -> Hypothesis:
+    return Hypothesis(tuple(writer.encode(text).tolist()), -1.0, -1.0)
+
+
 def learned(pair: tuple[str, str], text: str, kind: str) -> list[str]:
     """The texts that are forbidden after an output."""
     writer = side(kind)
     found = demands([pair], "the bank", kind)
     before = set(found.forbidden)
-    ids = writer.encode(text).tolist()
-    found.learn(ids, writer.decode)
+    found.learn([said(writer, text)], writer.decode)
     return sorted("".join(map(writer.symbol, phrase)) for phrase in found.forbidden - before)
 
 
@@ -98,12 +102,23 @@ def test_tokens_that_are_the_fault_are_forbidden() -> None:
 def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
     found = demands([("", "!Bank"), ("", "Bankhaus")], "x", "characters")
     writer = side("characters")
-    assert not found.learn(writer.encode("das Bankhaus").tolist(), writer.decode)
+    assert not found.learn([said(writer, "das Bankhaus")], writer.decode)
     assert found.unmet("das Bankhaus") == ()
     assert found.unmet("die Bank") == ("!Bank", "Bankhaus")
-    assert found.learn(writer.encode("die Bank").tolist(), writer.decode)
+    assert found.learn([said(writer, "die Bank")], writer.decode)
+    assert found.required == (tuple(writer.encode("Bankhaus").tolist()),)
+    assert (found.width(5, 80), found.width(100, 80), found.limit) == (45, 100, 28)
 
 
 def test_whole_words() -> None:
     assert standing("Bank").search("Bankhaus") is None
     assert Term("", "Bank", True, "").is_met("Banken")
+
+
+def test_demands_that_cost_least_come_first() -> None:
+    """By the mean over all tokens the longer output would: -12 / 9 against -9 / 5."""
+    found = demands([("", "Ufer")], "x")
+    found.learn([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
+    appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)
+    cut, lacking = inside._replace(is_complete=False), inside._replace(lacks=((1,),))
+    assert found.ranked([lacking, cut, appended, inside]) == [inside, appended, cut, lacking]

@@ -1,8 +1,9 @@
 """Glossaries: texts that an output must have, or must not have, where its source has some text.
 
 A demand is met in the text, not only in the tokens: a word that is required stands there as a whole word, and one that
-is forbidden does not stand there in other tokens. The search knows tokens alone. So what it finds is read, and if a
-demand is not met, the tokens that were the fault are forbidden, too, and the search is repeated.
+is forbidden does not stand there in other tokens. The search knows tokens alone. So what it finds is read. Where it is
+not as demanded, the search is repeated with phrases that it must have, and without those that were the fault. An output
+that is as demanded by itself stays what it is.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any, NamedTuple
 
 from ensue.arguments import check_type
 from ensue.data.decoding import whole_text
-from ensue.decode.hypotheses import Phrase
+from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.search import BeamSearch, least_tokens, occurrences
 from ensue.errors import DataError, EnsueError
+from ensue.interruption import check_interrupted
 from ensue.text.scripts import count_without_blanks
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -39,6 +41,7 @@ class Term(NamedTuple):
 
     def is_for(self, texts: Sequence[str]) -> bool:
         """Whether a source, the `texts` of its columns, has the text of this term."""
+        check_interrupted()
         return not self.source or any(standing(self.source, any_case=True).search(text) for text in texts)
 
     def is_met(self, text: str) -> bool:
@@ -97,10 +100,10 @@ class Glossary:
             raise EnsueError(
                 f'{longest.where}: with "{longest.target}" an output has {needed} tokens at least, and may have {most}'
             )
-        demands = Demands(terms, min(most, limit + needed), parts_words=self.parts_words)
+        demands = Demands(terms, limit, most, parts_words=self.parts_words)
         for term in required:
             try:
-                search.for_input(max_tokens=demands.limit, required=(term.ids,))
+                search.for_input(max_tokens=min(most, limit + needed), required=(term.ids,))
             except EnsueError as error:
                 raise EnsueError(f'{term.where}: "{term.target}" cannot be demanded: {error}') from None
         return demands
@@ -109,39 +112,75 @@ class Glossary:
 class Demands:
     """The demands on one output: its terms, and the phrases by which the search keeps to them."""
 
-    def __init__(self, terms: Sequence[Term], limit: int, *, parts_words: bool) -> None:
-        """`parts_words` says that a word has a token for each character, which stand in other words, too."""
-        self.terms, self.limit, self.parts_words = terms, limit, parts_words
-        self.required = tuple(term.ids for term in terms if not term.is_forbidden)
+    def __init__(self, terms: Sequence[Term], limit: int, most: int, *, parts_words: bool) -> None:
+        """`limit` is the usual limit of tokens, `most` the highest one. `parts_words` says that a word has a token for
+        each character, which stand in other words, too.
+        """
+        self.terms, self.usual, self.most, self.parts_words = terms, limit, most, parts_words
+        self.required: tuple[Phrase, ...] = ()
         self.forbidden = set[Phrase]()
-        for term in terms if not parts_words else ():
-            if term.is_forbidden and term.ids:
-                self._add(term.ids)
+        self.widening, self.rate = 1, 0.0
+
+    @property
+    def limit(self) -> int:
+        """The most tokens of the output."""
+        return min(self.most, self.usual + least_tokens(self.required))
+
+    def width(self, usual: int, widest: int) -> int:
+        """The width of the beam: the usual one for each number of required tokens that a hypothesis can have."""
+        return max(usual, min(widest, usual * (1 + sum(map(len, self.required))) * self.widening))
 
     def unmet(self, text: str) -> tuple[str, ...]:
         """The targets of the terms that an output does not meet, as the glossary has them."""
         return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_met(text))
 
-    def learn(self, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> bool:
-        """Forbids the phrases that make that an output is not as demanded; returns whether there are new ones."""
-        text, known = decode(ids), len(self.forbidden)
+    def ranked(self, found: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses, the best first: those whose demands cost least.
+
+        A word that the model would not write costs much, once. By a mean over all tokens it would cost less in a longer
+        output, and what the model does not want would be written behind all else. So the log-probability that a token
+        has in the output without demands is taken from each token.
+        """
+        return sorted(
+            found,
+            key=lambda one: (len(one.lacks), not one.is_complete, self.rate * (len(one.ids) + 1) - one.log_probability),
+        )
+
+    def learn(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> bool:
+        """Takes up what the hypotheses of a search need to be as demanded; returns whether there is something new."""
+        before = self.required, len(self.forbidden), self.widening
+        if not self.required:  # as the model writes
+            self.rate = found[0].log_probability / (len(found[0].ids) + 1)
+        for each in found:
+            text = decode(each.ids)
+            for term in self.terms:
+                if not term.is_met(text):
+                    self._forbid(term, each.ids, decode) if term.is_forbidden else self._require(term, each.ids, decode)
+        self.widening *= 1 + (bool(found[0].lacks) and self.required == before[0])
+        return (self.required, len(self.forbidden), self.widening) != before
+
+    def _require(self, term: Term, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> None:
+        """Requires the tokens of a term; where they are a part of a longer word, this is forbidden."""
+        if term.ids not in self.required:
+            self.required += (term.ids,)
+            self.forbidden = {phrase for phrase in self.forbidden if not self._is_part(phrase)}
+        text, ends = decode(ids), text_ends(ids, decode)
+        for first in occurrences(term.ids, ids):
+            last = first + len(term.ids)
+            start = ends[first - 1] if first else 0
+            self._add(tuple(ids[first - _joins(text, start) : last + _joins(text, ends[last - 1])]))
+
+    def _forbid(self, term: Term, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> None:
+        """Forbids the tokens of a term, and those in which it stands in an output."""
+        if term.ids and not self.parts_words:
+            self._add(term.ids)
         ends = text_ends(ids, decode)
-        starts = [0, *ends[:-1]]
-        for term in self.terms:
-            if term.is_met(text):
-                continue
-            if term.is_forbidden:
-                for found in standing(term.target).finditer(text):
-                    first = next(place for place, end in enumerate(ends) if end > found.start())
-                    last = next(place for place, end in enumerate(ends, 1) if end >= found.end())
-                    if self.parts_words or self._is_part(tuple(ids[first:last])):
-                        first, last = max(0, first - 1), last + 1
-                    self._add(tuple(ids[first:last]))
-                continue
-            for first in occurrences(term.ids, ids):  # as a part of a longer word
-                last = first + len(term.ids)
-                self._add(tuple(ids[first - _joins(text, starts[first]) : last + _joins(text, ends[last - 1])]))
-        return len(self.forbidden) > known
+        for found in standing(term.target).finditer(decode(ids)):
+            first = next(place for place, end in enumerate(ends) if end > found.start())
+            last = next(place for place, end in enumerate(ends, 1) if end >= found.end())
+            if self.parts_words or self._is_part(tuple(ids[first:last])):
+                first, last = max(0, first - 1), last + 1
+            self._add(tuple(ids[first:last]))
 
     def _is_part(self, phrase: Phrase) -> bool:
         """Whether a required phrase has this one in it, so that it cannot be forbidden."""

@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w")
 class Node:
     """A pair of tags with all that stands between them, or a single piece of markup, whose `end` is "".
 
-    `first` and `last` bound its units in the source. `blank_before` and `blank_after` say where blanks stood.
+    `first` and `last` bound its units in the source. `before` and `after` are the characters beside it there.
     """
 
     begin: str = ""
@@ -42,8 +42,8 @@ class Node:
     first: int = 0
     last: int = 0
     children: list[Node] = field(default_factory=list)
-    blank_before: bool = False
-    blank_after: bool = False
+    before: str = ""
+    after: str = ""
 
     def whole(self) -> str:
         """The markup of this node and all nodes in it, without the text."""
@@ -66,7 +66,8 @@ class Marked(NamedTuple):
             return self.text
         if not (spans := units_of(output)):
             return self.root.whole() + output
-        written = _Output(output, spans, links).written(self.root, 0, len(spans))
+        are_words = [_WORD.match(self.plain, first) is not None for first, _ in self.units]
+        written = _Output(output, spans, links, are_words).written(self.root, 0, len(spans))
         return output[: spans[0][0]] + written + output[spans[-1][1] :]
 
 
@@ -95,19 +96,15 @@ def cut(text: str) -> Marked:
         if other is not None and other < number:
             node = open_nodes.pop()
             node.last, node.end = len(units), match[0]
-            node.blank_after = _is_blank(text, place)
+            node.after = text[place : place + 1]
             continue
         node = Node(match[0], first=len(units), last=len(units))
-        node.blank_before, node.blank_after = _is_blank(text, match.start() - 1), _is_blank(text, place)
+        node.before, node.after = text[max(0, match.start() - 1) : match.start()], text[place : place + 1]
         open_nodes[-1].children.append(node)
         if other is not None:
             open_nodes.append(node)
     root.last = len(units)
     return Marked(text, plain, units, root)
-
-
-def _is_blank(text: str, place: int) -> bool:
-    return 0 <= place < len(text) and text[place].isspace()
 
 
 def _joined(plain: str, segment: str, *, parts: bool) -> tuple[str, str]:
@@ -141,10 +138,12 @@ def _partners(pieces: Sequence[str]) -> list[int | None]:
 
 
 class _Output:
-    """An output, its units, and what each belongs to."""
+    """An output, its units, and what each belongs to in the source, whose units are words or marks."""
 
-    def __init__(self, text: str, spans: Sequence[Span], links: Sequence[int | None]) -> None:
-        self.text, self.spans, self.links = text, spans, links
+    def __init__(
+        self, text: str, spans: Sequence[Span], links: Sequence[int | None], are_words: Sequence[bool]
+    ) -> None:
+        self.text, self.spans, self.links, self.are_words = text, spans, links, are_words
 
     def written(self, node: Node, low: int, high: int) -> str:
         """The units from `low` to `high` with what stands in the node."""
@@ -191,6 +190,10 @@ class _Output:
                 gap, is_behind = self._gap(child, parent, low, high, [])
                 first = min(gap - is_behind, high - 1) - low
                 last = first + (not taken[first])
+            while child.first == parent.first and first > 0 and not weights[first - 1]:
+                first -= 1
+            while child.last == parent.last and last < len(weights) and not weights[last]:
+                last += 1
             if first < last:
                 taken[first:last] = [True] * (last - first)
                 areas[id(child)] = child, (low + first, low + last)
@@ -202,16 +205,17 @@ class _Output:
 
     def _gap(self, child: Node, parent: Node, low: int, high: int, areas: Sequence[Span]) -> tuple[int, bool]:
         """The place of a piece without units: before the unit for the next one of the source, or behind that for the
-        one before it, whichever is nearest; and whether it is behind.
+        one before it, whichever is nearest, a word rather than a mark; and whether it is behind.
         """
         after = range(child.last, parent.last)
         before = range(child.first - 1, parent.first - 1, -1)
         found = (low if child.first == parent.first else high), child.first > parent.first
         for distance in range(max(len(after), len(before))):
             sides = [(side[distance], side is before) for side in (after, before) if distance < len(side)]
+            sides.sort(key=lambda side: not self.are_words[side[0]])
             places = [place for side in sides if (place := self._beside(*side, low, high))]
             if places:
-                found = next((place for place in places if self._is_word(place)), places[0])
+                found = places[0]
                 break
         gap, is_behind = found
         for first, last in areas:  # not within a sibling
@@ -219,6 +223,8 @@ class _Output:
                 gap = last if is_behind else first
         if gap in (low, high):
             is_behind = gap == high
+        elif self.spans[gap - 1][1] == self.spans[gap][0]:  # a mark, which stays at its word
+            is_behind = True
         return gap, is_behind
 
     def _beside(self, source: int, is_behind: bool, low: int, high: int) -> tuple[int, bool] | None:
@@ -231,17 +237,17 @@ class _Output:
         return unit, True
 
     def _apart(self, child: Node, gap: int, *, is_behind: bool) -> str:
-        """The markup with the blanks that it had, and with others where it would be no such markup beside the text."""
+        """The markup with a blank towards its word if it had one, or was beside a mark and is beside a letter; and with
+        others where it would be no such markup beside the text.
+        """
         whole, place = child.whole(), self.spans[gap - 1][1] if is_behind else self.spans[gap][0]
-        piece = " " * (child.blank_before and is_behind) + whole + " " * (child.blank_after and not is_behind)
+        before, after = self.text[max(0, place - 1) : place], self.text[place : place + 1]
+        was, now = (child.before, before) if is_behind else (child.after, after)
+        blank = " " * (was.isspace() or (_WORD.match(now) is not None and not _WORD.match(was)))
+        piece = blank + whole if is_behind else whole + blank
         pieces = MARKUP.findall(whole)
-        is_joined_before = MARKUP.findall(self.text[max(0, place - 1) : place] + piece) != pieces
-        is_joined_after = MARKUP.findall(piece + self.text[place : place + 1]) != pieces
-        return " " * is_joined_before + piece + " " * is_joined_after
-
-    def _is_word(self, place: tuple[int, bool]) -> bool:
-        unit = place[0] - place[1]
-        return _WORD.match(self.text, self.spans[unit][0]) is not None
+        is_joined_before = MARKUP.findall(before + piece) != pieces
+        return " " * is_joined_before + piece + " " * (MARKUP.findall(piece + after) != pieces)
 
 
 def _best_run(weights: Sequence[int]) -> Span:
@@ -273,6 +279,21 @@ def linked(
             if owner is not None and (common := _overlap(unit, token)):
                 votes[owner] += common
         links.append(max(votes, key=lambda owner: votes[owner]) if votes else None)
+    return _shared_out(links, len(of))
+
+
+def _shared_out(links: list[int | None], count: int) -> list[int | None]:
+    """The links, of which each of the `count` units of the source gets one, where a neighbor has its neighbor and the
+    unit of the output is one of several: articles look at their nouns.
+    """
+    counts = Counter(links)
+    for source in (source for source in range(count) if source not in counts):
+        for unit, link in enumerate(links):
+            is_beside = links[unit + 1 : unit + 2] == [source + 1] or (unit > 0 and links[unit - 1] == source - 1)
+            if is_beside and (link is None or counts[link] > 1):
+                counts[link] -= 1
+                links[unit] = source
+                break
     return links
 
 

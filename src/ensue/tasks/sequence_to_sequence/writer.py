@@ -19,7 +19,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair, PairSource
 from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import BeamSearch, SearchOptions
+from ensue.decode.search import SearchOptions
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
@@ -152,29 +152,31 @@ class Writer(Predictor, Generic[ItemT]):
             self.glossary.demands(self.texts_of(item), self.search, limit=limit, most=most)
             for item, limit in zip(items, self.limits(sources), strict=True)
         ]
-        found = self._found(sources, self.search, demands)
-        return [self._demanded(*one) for one in zip(items, demands, found, strict=True)]
+        return list(map(self._demanded, items, demands, self._as_demanded(items, demands)))
 
-    def _found(self, sources: Sources, search: BeamSearch, demands: Sequence[Demands]) -> list[list[Hypothesis]]:
-        limits = [one.limit for one in demands]
-        return outputs(self.models, sources, search, target=self.target, limits=limits, demands=demands)
+    def _as_demanded(self, items: Sequence[ItemT], demands: Sequence[Demands]) -> list[list[Hypothesis]]:
+        """The best hypotheses of each source, searched again as long as that helps to meet the demands."""
+        found: list[list[Hypothesis]] = [[] for _ in items]
+        rows, search = list(range(len(items))), self.search
+        for _ in range(MOST_SEARCHES):
+            kinds = {row: (demands[row].width(search.width, WIDEST), bool(demands[row].required)) for row in rows}
+            for width, is_demanding in sorted(set(kinds.values())):
+                own = [row for row in rows if kinds[row] == (width, is_demanding)]
+                searched = outputs(
+                    self.models, self.sources([items[row] for row in own]),
+                    replace(search, width=width, n_best=width if is_demanding else search.n_best), target=self.target,
+                    limits=[demands[row].limit for row in own], demands=[demands[row] for row in own],
+                )  # fmt: skip
+                for row, hypotheses in zip(own, searched, strict=True):
+                    found[row] = demands[row].ranked(hypotheses)[: search.n_best] if is_demanding else hypotheses
+            rows = [row for row in rows if demands[row].learn(found[row], partial(self.decoded, item=items[row]))]
+        return found
 
     def _demanded(self, item: ItemT, demands: Demands, found: list[Hypothesis]) -> Output:
-        """The output for a source, which is searched again as long as that helps to meet the demands."""
-        search = self.search
-        for _ in range(MOST_SEARCHES if demands.terms else 0):
-            learned = [demands.learn(each.ids, partial(self.decoded, item=item)) for each in found]
-            if found[0].lacks and search.width < WIDEST:
-                search = replace(search, width=min(2 * search.width, WIDEST))
-            elif not any(learned):
-                break
-            (found,) = self._found(self.sources([item]), search, [demands])
         output = self._output(item, found)
         every = [replace(one, lacks=demands.unmet(one.text)) for one in (output, *output.others)]
-        self.unmet["all"] += 1
-        if every[0].lacks:
-            self.unmet["outputs"] += 1
         first, *others = sorted(every, key=lambda one: bool(one.lacks))
+        self.unmet.update(all=1, outputs=int(bool(first.lacks)))
         return replace(first, others=tuple(others))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
