@@ -2,6 +2,7 @@
 
 import html
 import json
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ensue
 from ensue.comparison import ComparedRun, Comparison
 from ensue.errors import EnsueError
 from ensue.inspection import notebook
@@ -30,6 +32,7 @@ from ensue.tasks.masked_language_modeling.pipeline import Fill, FilledText
 from ensue.tasks.sequence_to_sequence.outputs import Output
 from inspection.language_models import model_of
 from inspection.small import parsed
+from kept_runs.make import unpacked
 
 EVIL = '<script>alert("x")</script>'
 WORDS = (LabeledWord(EVIL, "B-PER", 0, len(EVIL), 0.5),)
@@ -80,8 +83,8 @@ def test_scores_are_tables() -> None:
 def test_a_curve_has_the_values_at_their_places() -> None:
     records = [
         *({"kind": "train", "step": step, "loss": 4.0 - step} for step in (0, 1, 2)),
-        {"kind": "valid", "step": 2, "scores": {"f1": None, "accuracy": 0.25}},
-        {"kind": "valid", "step": 4, "scores": {"f1": None, "accuracy": 0.75}},
+        {"kind": "valid", "step": 2, "scores": {"f1": None, "accuracy": 0.25}, "best": True},
+        {"kind": "valid", "step": 4, "scores": {"f1": None, "accuracy": 0.75}, "best": True},
     ]
     (section,) = curve_section(records, ("f1", "accuracy"))
     loss, score = section.numbers["lines"]
@@ -91,6 +94,16 @@ def test_a_curve_has_the_values_at_their_places() -> None:
     assert loss.points[-1] == (half, height)
     assert score.points == [(half, height), (2 * half, 0.0), (2 * half, 0.0)]
     assert curve_section([], ("f1",)) == []
+    scores = [
+        {"accuracy": 0.1, "micro_f1": 0.5},
+        {"accuracy": 0.2, "micro_f1": 0.4},
+        {"accuracy": 0.1, "micro_f1": 0.6},
+    ]
+    valid = [
+        {"kind": "valid", "step": step, "scores": of, "best": step != 2} for step, of in enumerate(scores, start=1)
+    ]
+    (section,) = curve_section(valid, ("accuracy", "micro_f1"))
+    assert section.numbers["lines"][0].name == "validation micro F1", "which chose the best weights"
     many = [{"kind": "train", "step": step, "loss": 1.0} for step in range(5_000)]
     (section,) = curve_section([*many, {"kind": "train", "step": 5_000, "loss": float("nan")}], ())
     assert len(section.numbers["lines"][0].points) <= notebook.MOST_POINTS + 1
@@ -214,6 +227,19 @@ def test_a_comparison_is_drawn_with_its_intervals() -> None:
     ]  # fmt: skip
     with pytest.raises(EnsueError, match='no score "f1"'):
         found.plot("f1")
+
+
+def test_a_model_is_shown_with_its_run(tmp_path: Path) -> None:
+    unpacked("tag-lstm", tmp_path)
+    tagger = ensue.load(tmp_path / "tag-lstm")
+    page = tagger._repr_html_()
+    assert "LabelingPipeline(lstm" in page
+    assert "validation F1" in page
+    assert "# tag-lstm" in page[page.index("<summary>card</summary>") :]
+    (tmp_path / "tag-lstm" / "metrics.jsonl").write_text("no record\n", encoding="utf-8")
+    assert "metrics.jsonl:1" in tagger._repr_html_()
+    shutil.rmtree(tmp_path / "tag-lstm")
+    assert "LabelingPipeline" in tagger._repr_html_()
 
 
 CELLS = [

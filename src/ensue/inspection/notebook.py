@@ -25,7 +25,8 @@ MOST_POINTS = 400
 """The most points of a curve."""
 WIDTH, HEIGHT = 560, 180
 """Pixels of a curve."""
-SECONDS_BETWEEN_UPDATES = 0.5
+SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST = 0.5, 50
+"""What an update waits for after the last one, so that it takes at most 2 % of the time of training."""
 
 
 class Shown:
@@ -128,6 +129,8 @@ def _cell(value: Any) -> Any:
     match value:
         case Chips() | Bar():
             return value
+        case {"text": text}:  # a part of a text
+            found = str(text)
         case None | bool():
             found = {None: "-", True: "yes", False: "no"}[value]
         case int():
@@ -135,7 +138,7 @@ def _cell(value: Any) -> Any:
         case float():
             found = short(value)
         case list() | tuple():
-            found = " ".join(str(_cell(one)) for one in value[:LONGEST_CELL])
+            found = " · ".join(str(_cell(one)) for one in value[:LONGEST_CELL])
         case Mapping():
             found = " ".join(f"{key} {_cell(one)}" for key, one in value.items())
         case _:
@@ -154,13 +157,14 @@ class Line(NamedTuple):
 
 
 def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]) -> list[Section]:
-    """The curve of a run by the records of its log: the loss, and the validation's first score of `judged_by`; none
-    for a run without records.
+    """The curve of a run by the records of its log: the loss, and that score of `judged_by` which chose the best
+    weights; none for a run without records.
     """
     train = [(record["step"], record["loss"]) for record in records if record["kind"] == "train"]
-    valid = [(record["step"], record["scores"]) for record in records if record["kind"] == "valid"]
-    score = next((name for name in judged_by if any(_is_finite(of.get(name)) for _, of in valid)), "")
-    scores = [(step, of[score]) for step, of in valid if _is_finite(of.get(score))]
+    valid = [record for record in records if record["kind"] == "valid"]
+    known = [name for name in judged_by if any(_is_finite(record["scores"].get(name)) for record in valid)]
+    score = next((name for name in known if _chose(name, valid)), known[0] if known else "")
+    scores = [(record["step"], record["scores"].get(score)) for record in valid]
     drawn_lines = [("training loss", 0, _thinned(train)), (f"validation {_name(score)}", 1, _thinned(scores))]
     last = max((step for _, _, points in drawn_lines for step, _ in points), default=0)
     if not last:
@@ -169,6 +173,13 @@ def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]
     shared = list(chain(*values.values())) if "nats" in score else []
     found = [_line(name, tone, points, last, shared or values[name]) for name, tone, points in drawn_lines if points]
     return [Section("", "inspection/curve.html", {"lines": found, "last": last, "width": WIDTH, "height": HEIGHT})]
+
+
+def _chose(name: str, valid: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the best validations are those with the highest number of this name so far."""
+    values = [value if _is_finite(value := record["scores"].get(name)) else -1.0 for record in valid]
+    best = [value > max(values[:place], default=-1.0) for place, value in enumerate(values)]
+    return best == [record["best"] for record in valid]
 
 
 def _is_finite(value: Any) -> bool:
@@ -210,7 +221,7 @@ class NotebookReporter(Reporter):
         self.lines: list[str] = []
         self.what, self.share, self.more = "", 0.0, ""
         self.summary = self.sample = ""
-        self.shown_at = -SECONDS_BETWEEN_UPDATES
+        self.due_at = 0.0
 
     def started(self, facts: Facts) -> None:
         self.facts = facts
@@ -243,7 +254,9 @@ class NotebookReporter(Reporter):
 
     def validated(self, validation: Validation) -> None:
         self._add_losses(validation.step)
-        self.records.append({"kind": "valid", "step": validation.step, "scores": validation.scores})
+        self.records.append(
+            {"kind": "valid", "step": validation.step, "scores": validation.scores, "best": validation.best}
+        )
         if validation.best or not self.summary:
             self.summary = f"best so far, step {validation.step:,}: {validation.summary}"
         self.sample = validation.sample
@@ -259,19 +272,21 @@ class NotebookReporter(Reporter):
         self._show()
 
     def _is_due(self) -> bool:
-        return time.monotonic() - self.shown_at >= SECONDS_BETWEEN_UPDATES
+        return time.monotonic() >= self.due_at
 
     def _show_soon(self) -> None:
         if self._is_due() or self.share >= 1:
             self._show()
 
     def _show(self) -> None:
-        self.shown_at = time.monotonic()
+        began = time.monotonic()
         page = self.display.HTML(html(list(self._progress())))
         if self.handle is None:
             self.handle = self.display.display(page, display_id=True)
         else:
             self.handle.update(page)
+        now = time.monotonic()
+        self.due_at = now + max(SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST * (now - began))
 
     def _progress(self) -> Iterator[Section]:
         shown = {

@@ -12,7 +12,7 @@ import torch
 
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, stream_lines, stream_name
-from ensue.errors import DataError, EnsueError
+from ensue.errors import DataError, EnsueError, RunError
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
 from ensue.metrics.comparison import ScoredItems
@@ -112,8 +112,11 @@ class Pipeline(Shown, ABC):
         if self.run is None or not RunDirectory(self.run).exists:
             return shown
         run = RunDirectory(self.run)
-        records = MetricsLog(run.metrics).records()
-        shown += curve_section(records, run.entry.judged_by)
+        try:
+            records, judged_by = MetricsLog(run.metrics).records(), run.entry.judged_by
+        except RunError as error:  # the directory was changed since the model was loaded
+            return [*shown, Section("", "inspection/plain.html", {"note": str(error), "shown": ""})]
+        shown += curve_section(records, judged_by)
         for kind, name in (("valid", "validation, best weights"), ("test", "test")):
             kept = [record for record in records if record["kind"] == kind and record.get("best", True)]
             shown += scores_section(kept[-1]["scores"], name) if kept else []
