@@ -26,7 +26,7 @@ MOST_POINTS = 400
 WIDTH, HEIGHT = 560, 180
 """Pixels of a curve."""
 SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST = 0.5, 50
-"""What an update waits for after the last one, so that it takes at most 2 % of the time of training."""
+"""An update waits so long after the last one, so that it takes at most 2 % of the time of training."""
 
 
 class Shown:
