@@ -1,11 +1,15 @@
 # `make quickstart` and `make test` set up everything they need in .venv; nothing else is installed or changed.
 PYTHON ?= python3
 VENV   := .venv
-BIN    := $(VENV)/bin
+# where a virtual environment of Windows has its programs, and how they end
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+EXE    := $(if $(filter Windows_NT,$(OS)),.exe)
 UV     := $(shell command -v uv 2>/dev/null)
 # pip reads PIP_FIND_LINKS by itself, uv has to be told; old pips build sdists without what these ask for unless PEP 517
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517) --constraint constraints.txt
 
+TESTS  ?=
+DIST   ?= dist
 N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8
@@ -14,7 +18,7 @@ COUNT  ?= 8
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow fuzz mutants check check-static format docs bench clean
+.PHONY: help quickstart test slow fuzz mutants check check-static format docs dist bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,8 +29,8 @@ quickstart: $(VENV)/.installed  ## train a small language model on this machine,
 test: $(VENV)/.installed-test  ## the default tests on two cores, about a minute
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-slow: $(VENV)/.installed-parity  ## the slow tests, on ../shared/data where it is there
-	@$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal
+slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there
+	@$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal $(TESTS)
 
 fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(N) --seed $(SEED)
@@ -45,23 +49,27 @@ check-static: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs  ## the documentation as pages in docs/_build
 	@$(BIN)/sphinx-build -q -W -b html docs docs/_build
 
+dist: $(VENV)/.installed-release  ## what a release uploads, in the folder DIST (dist), built and checked; nothing is uploaded
+	@mkdir -p build && $(BIN)/python -m build --no-isolation --outdir $(DIST) . > build/dist.log || { cat build/dist.log >&2; exit 1; }
+	@$(BIN)/twine check --strict $(DIST)/* && $(BIN)/cffconvert --validate
+
 bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
 	@$(BIN)/python benchmarks/training_speed.py && $(BIN)/python benchmarks/generation.py
 
 clean:  ## remove what make made
-	rm -rf $(VENV) docs/_build build
+	rm -rf $(VENV) docs/_build build dist
 
 build/ziglang: $(VENV)/.installed-test
 	@$(INSTALL) --target $@ ziglang
 
 # make cannot follow a venv's insides: one stamp for each set of packages
-$(VENV)/bin/python:
+$(BIN)/python$(EXE):
 	@echo "making $(VENV) and installing (about a minute; torch is large) ..."
 	@$(if $(UV),uv venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV)) || \
 	  { rm -rf $(VENV); echo "no virtual environment: on Debian install python3-venv, or have uv on the path" >&2; exit 1; }
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@$(INSTALL) --editable . && $(BIN)/python -m compileall -q src && touch $@
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python$(EXE)
+	@$(INSTALL) --editable '.[pictures,scores]' && $(BIN)/python -m compileall -q src && touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	@$(INSTALL) --editable '.[test]' && touch $@
@@ -77,6 +85,9 @@ $(VENV)/.installed-browser: $(VENV)/.installed-test
 
 $(VENV)/.installed-mutants: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[mutants]' && touch $@
+
+$(VENV)/.installed-release: $(VENV)/.installed
+	@mkdir -p build && $(INSTALL) --editable '.[release]' && touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
 	@$(INSTALL) --editable '.[docs]' && touch $@

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ensue.errors import EnsueError, RecipeError
@@ -83,9 +84,11 @@ def with_needs(needs: Iterable[object], used: Iterable[Guest] = ()) -> list[Any]
 
     Raises RecipeError for the first of them that is not installed.
     """
-    metadata, packages = import_module("importlib.metadata"), import_module("packaging.requirements")
-    needs = list(needs)
-    names = set()
+    needs, names = list(needs), set()
+    if needs and find_spec("packaging") is None:
+        raise RecipeError("needs: to compare versions of packages takes packaging: pip install packaging")
+    metadata = import_module("importlib.metadata")
+    packages: Any = needs and import_module("packaging.requirements")
     for text in needs:
         try:
             needed = packages.Requirement(str(text))

@@ -90,3 +90,9 @@ def test_the_bootstrap_tells_a_difference_from_none() -> None:
 def test_nothing_is_no_score() -> None:
     with pytest.raises(EnsueError, match="nothing to score"):
         score_texts([], [], tokenize="13a")
+
+
+def test_without_the_libraries_of_the_scores_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.metrics.generation.find_spec", lambda name: None)
+    with pytest.raises(EnsueError, match=r"need the package sacrebleu: pip install 'ensue\[scores\]'$"):
+        score_texts(TEXTS, REFERENCES, tokenize="13a")

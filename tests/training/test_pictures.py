@@ -57,3 +57,12 @@ def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
     notes = Notes()
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
     assert notes.notes == [f"{file} could not be made: no room"]
+
+
+def test_a_run_without_matplotlib_is_complete(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.training.run.draw_curve", draw_curve)
+    monkeypatch.setattr("ensue.runs.pictures.find_spec", lambda name: None)
+    notes = Notes()
+    assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
+    assert notes.notes == ["curve.png could not be made: pictures need matplotlib: pip install 'ensue[pictures]'"]
+    assert "curve.png" not in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")

@@ -43,8 +43,9 @@ def quickstart(
     outcome = _train(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
     _exit_if_interrupted(outcome, run)
     _show_samples(run, 2)
+    curve = f"The learning curve is {run / 'curve.png'}, the" if (run / "curve.png").exists() else "The"
     say(
-        f"\nThe learning curve is {run / 'curve.png'}, the model card {run / 'README.md'}. Try next:\n"
+        f"\n{curve} model card {run / 'README.md'}. Try next:\n"
         f'  ensue generate {quoted(run)} --prompt "The " --temperature 0.7\n'
         f"  ensue score {quoted(run)} {quoted(source)}\n"
         f"  ensue train char-lstm --train {quoted(source)} --out longer"
@@ -94,7 +95,8 @@ def train(
         outcome = _train(chosen, out, track=track or (), **options)
     if speaks:
         _exit_if_interrupted(outcome, out)
-        say(f"wrote {out}: curve.png, README.md; try\n  {first_use(outcome.task, out)}")
+        files = ", ".join(name for name in ("curve.png", "README.md") if (out / name).exists())
+        say(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
 

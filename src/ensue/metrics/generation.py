@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -125,8 +126,15 @@ def score_texts(
     )
 
 
+def check_scorable() -> None:
+    """Raises EnsueError if a package of these scores is not installed."""
+    if missing := [name for name in ("sacrebleu", "rouge_score") if find_spec(name) is None]:
+        raise EnsueError(f"scores of written texts need the package {missing[0]}: pip install 'ensue[scores]'")
+
+
 def bleu_metric(tokenize: str) -> Any:
     """Sacrebleu's BLEU with a tokenizer of sacrebleu's ("13a", "none", "char", ...)."""
+    check_scorable()
     from sacrebleu.metrics import BLEU  # noqa: PLC0415 (it takes a while)
 
     return BLEU(tokenize=tokenize, force=True)

@@ -39,6 +39,7 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
     """Writes the card of a finished run."""
     path, recipe, runtime = shlex.quote(str(run.path)), run.recipe, run.config["runtime"]
     budget = recipe.train.budget
+    curve = "The curve is in `curve.png`, e" if (run.path / "curve.png").exists() else "E"
     text = [
         f"# {run.path.name}",
         "",
@@ -50,8 +51,7 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
         *lines.scores,
         "",
         f"Best of {budget}={getattr(recipe.train, budget):g}: step {outcome.best_step:,} of {outcome.step:,}, "
-        f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). The curve is in `curve.png`, every report in "
-        "`metrics.jsonl`.",
+        f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). {curve}very report in `metrics.jsonl`.",
         "",
         "## Data",
         "",

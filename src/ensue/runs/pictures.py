@@ -8,12 +8,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.errors import EnsueError
 from ensue.parsing import shown
 from ensue.runs.reporter import Reporter
 
@@ -60,6 +62,8 @@ def _import_matplotlib() -> None:
     """Imports it, whatever `MPLBACKEND` names: a file needs no backend, and Jupyter names one that may be missing."""
     backend = os.environ.pop("MPLBACKEND", None)
     try:
+        if find_spec("matplotlib") is None:
+            raise EnsueError("pictures need matplotlib: pip install 'ensue[pictures]'")
         import matplotlib as mpl  # noqa: PLC0415
 
         if backend is not None:

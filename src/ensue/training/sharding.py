@@ -76,7 +76,8 @@ class ShardedGradients(Gradients):
         squares = sum((part.double().square().sum() for part in parts), torch.zeros((), dtype=torch.float64))
         alike = [scalar.grad for scalar in self.scalars if scalar.grad is not None]
         norm = math.sqrt(float(self.ranks.add(squares.cpu())) + sum(float(gradient) ** 2 for gradient in alike))
-        torch._foreach_mul_([*parts, *alike], min(1.0, most / (norm + 1e-6)))
+        for gradient in (*parts, *alike):
+            gradient.mul_(min(1.0, most / (norm + 1e-6)))
         return norm
 
     def _without_rows(self, batch: UnreadBatch[Any], run: slice) -> None:

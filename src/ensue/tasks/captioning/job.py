@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ensue.data.frames.series import Series
-from ensue.metrics.generation import GenerationScores
+from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
@@ -51,6 +51,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         super().__init__(recipe, data)
         self.parts = self._parts(data.seen(), rows) if run is None else run.parts
         target = self.parts.target
+        check_scorable()
         search_of(recipe.search, target)  # what cannot be is said before anything is computed
         train = self._encoded(self.split.train)
         self.ratio = usual_ratio(train)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Texts
 from ensue.data.pairs import Pair, PairSource
 from ensue.errors import DataError
-from ensue.metrics.generation import GenerationScores
+from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
@@ -72,6 +72,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         if self.valid_pairs and data.division == "sources":
             self.valid_pairs = Pairs(references(self.valid_pairs, self.layout))
         self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
+        check_scorable()
         search_of(recipe.search, self.parts.coder.target)  # what cannot be is said before anything is computed
         train = self._encoded(pairs, most=data.target_tokens)
         if not len(train):

@@ -1,0 +1,24 @@
+"""What pyproject.toml cannot say: the readme of the package, whose pictures and links work away from the repository."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from setuptools import setup
+
+FOLDER = Path(__file__).parent
+VERSION = re.findall('"(.+)"', (FOLDER / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[-1]
+REPOSITORY = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+
+
+def absolute(match: re.Match[str]) -> str:
+    """A picture or a link of README.md with the address that it has in the repository, at the tag of this version."""
+    picture, text, path = match.groups()
+    return f"{picture}[{text}]({REPOSITORY}/{'raw' if picture else 'blob'}/v{VERSION}/{path})"
+
+
+readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+setup(
+    long_description=re.sub(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)", absolute, readme),
+    long_description_content_type="text/markdown",
+)
