@@ -32,7 +32,6 @@ def write_inspection(
     out: Path,
     *,
     target: str | None = None,
-    encoding: str = "utf-8",
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Inspects the texts of an input ("-": stdin), or what a given `target` is to the models, and writes the page, with
@@ -41,7 +40,7 @@ def write_inspection(
     Raises EnsueError if a model reads another number of texts.
     """
     reads_frames = any(pipeline.reads_frames for pipeline in pipelines)
-    read = list(texts) if reads_frames else [_text(text, encoding) for text in texts]
+    read = list(texts) if reads_frames else [_text(text) for text in texts]
     for wanted in [pipeline.num_texts for pipeline in pipelines]:
         if len(read) != wanted:
             what = "one file" if reads_frames else NUMBERS.get(wanted, f"{wanted} texts")
@@ -52,12 +51,12 @@ def write_inspection(
     return path
 
 
-def _text(given: str, encoding: str) -> str:
+def _text(given: str) -> str:
     """A text, that of an input ("-": stdin), or that of a file of this name, which is said."""
     if given == "-":
-        return whole_text("-", encoding).strip()
+        return whole_text("-").strip()
     with suppress(OSError, ValueError):  # a text may be no name of a file
         if Path(given).is_file():
             say_once(f"inspect {given}", f"{given}: the text of this file is looked at")
-            return whole_text(given, encoding).strip()
+            return whole_text(given).strip()
     return given

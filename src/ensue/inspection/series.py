@@ -77,10 +77,8 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
     return Section("The series", "inspection/plain.html", {"about": about, "note": columns.note, "shown": drawing})
 
 
-def curves_or_map(
-    values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str, signed: bool = False
-) -> Markup:
+def curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:
     """Numbers (T, d) for the frames: a few for each as curves, many as a map."""
     if len(names) > MOST_CURVES:
-        return feature_map(values, columns, names, name=name, signed=signed)
+        return feature_map(values, columns, names, name=name)
     return lines(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)

@@ -62,10 +62,9 @@ class FormMemory:
         device: torch.device,
         *,
         most: int = MOST_FORMS,
-        vectors: VectorIndex | None = None,
     ) -> None:
         self.features, self.lexicon, self.device, self.most = features, lexicon, device, most
-        self.vectors = vectors
+        self.vectors: VectorIndex | None = None
         self._lock = Lock()
         self.forget()
 

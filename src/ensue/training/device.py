@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +15,7 @@ from ensue.engine import bf16_kernel, bf16_kernels, use_bf16_kernel
 from ensue.engine.products import Bf16Kernel
 from ensue.errors import EnsueError, nearest
 
+T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 Products = Literal["highest", "medium"]
 """The kernels of float32 products on a CPU, by torch's names: those of the BLAS ("highest") or of oneDNN ("medium")."""
@@ -93,46 +94,33 @@ def bound_kept_products() -> None:
 
 
 @contextmanager
-def threads_set(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+def _changed(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
+    """A setting of the process that has this value inside of a block, and the one before behind it."""
+    change(value)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        change(before)
 
 
-@contextmanager
-def denormals_flushed() -> Iterator[None]:
+def threads_set(threads: int) -> AbstractContextManager[None]:
+    return _changed(torch.set_num_threads, threads, torch.get_num_threads())
+
+
+def denormals_flushed() -> AbstractContextManager[None]:
     """Numbers too small to be normal, such as tails of a large softmax, count as zero, since processors are slow with
     them.
     """
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
+    return _changed(torch.set_flush_denormal, True, False)
 
 
-@contextmanager
-def products_set(products: Products) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(products)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def products_set(products: Products) -> AbstractContextManager[None]:
+    return _changed(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
 
 
-@contextmanager
-def kernel_set(kernel: Bf16Kernel | None) -> Iterator[None]:
+def kernel_set(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
     """Sets the kernel of bfloat16 products; not if it does not work here, as for a run from another machine."""
     before = bf16_kernel() if kernel else None
     if kernel is None or before is None or kernel not in bf16_kernels():
-        yield
-        return
-    use_bf16_kernel(kernel)
-    try:
-        yield
-    finally:
-        use_bf16_kernel(before)
+        return nullcontext()
+    return _changed(use_bf16_kernel, kernel, before)

@@ -73,9 +73,9 @@ def folded(trace: Trace, layer: Recurrent, x: Tensor, state: State, mask: Tensor
 
 
 def scan(
-    trace: Trace, step: Step, given: Sequence[Tensor], state: State, *, axis: int = 1, reverse: bool = False
+    trace: Trace, step: Step, given: Sequence[Tensor], state: State, *, reverse: bool = False
 ) -> tuple[list[Tensor], State]:
-    """`step` at each place of `axis` of the tensors `given`; the outputs have their places there, too.
+    """`step` at each position, dim 1 of the tensors `given`; the outputs have their positions there, too.
 
     Of a state, what rows share stays outside of the loop: no step changes it.
     """
@@ -91,7 +91,7 @@ def scan(
 
         carried = iter([of_body("state", leaf.shape, leaf.dtype) for leaf in before])
         inside = map_state(lambda leaf: next(carried), state, shared=lambda part: part)
-        here = tuple(of_body("given", x.shape[:axis] + x.shape[axis + 1 :], x.dtype) for x in given)
+        here = tuple(of_body("given", x.shape[:1] + x.shape[2:], x.dtype) for x in given)
         outputs, after = step(here, inside)
         found = [*_changing(after), *outputs]
         names = [trace.graph.add("Identity", trace.of(tensor)) for tensor in found]
@@ -99,13 +99,13 @@ def scan(
         graph = body.finished("step", heads, tails)
     made = trace.add(
         "Scan", *map(trace.of, [*before, *given]), outputs=len(found), body=graph, num_scan_inputs=len(given),
-        scan_input_axes=[axis] * len(given), scan_output_axes=[axis] * len(outputs),
+        scan_input_axes=[1] * len(given), scan_output_axes=[1] * len(outputs),
         scan_input_directions=[int(reverse)] * len(given), scan_output_directions=[int(reverse)] * len(outputs),
     )  # fmt: skip
     made = [made] if len(found) == 1 else made
-    count, length = len(before), given[0].shape[axis]
+    count, length = len(before), given[0].shape[1]
     ends = iter([trace.stand_in(x.shape, x.dtype, name) for x, name in zip(before, made, strict=False)])
-    sizes = [(*y.shape[:axis], length, *y.shape[axis:]) for y in outputs]
+    sizes = [(*y.shape[:1], length, *y.shape[1:]) for y in outputs]
     ys = [trace.stand_in(s, y.dtype, name) for s, y, name in zip(sizes, outputs, made[count:], strict=True)]
     return ys, map_state(lambda leaf: next(ends), state, shared=lambda part: part)
 

@@ -24,7 +24,6 @@ from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
-from ensue.models.modules import device_of
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.tasks.contract.portable import Portable
@@ -344,7 +343,7 @@ class LabelingPipeline(WordPipeline):
         subwords: SubwordTexts | None,
     ) -> NDArray[np.float32]:
         """The emissions (T, K) of a single sentence, with few calls of torch."""
-        device = device_of(self.model)
+        device = forms.vectors.device
         numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
         given = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
         layers = [part.batch(np.zeros(1, np.int64), device) for part in contextual]

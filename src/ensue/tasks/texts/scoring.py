@@ -160,13 +160,14 @@ def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
     return max(1, min(MAX_PARTS, num_tokens // max(1, 4 * warm_up)))
 
 
-def describe_protocol(model: LanguageModel, parts: int = 1, *, warm_up: int = WARM_UP_TOKENS) -> str:
+def describe_protocol(model: LanguageModel, parts: int = 1) -> str:
     """A sentence that says how `read` reads a text."""
     if model.context is not None:
         windows = f"in windows of {model.context} tokens that move on by {_stride(model.context)}"
         return f"read once from beginning to end, {windows}, each token predicted once"
     carried = "read once from beginning to end, state carried"
-    return carried if parts == 1 else f"{carried}, in {parts} parts, each warmed up on the {warm_up} tokens before it"
+    warmed_up = f"in {parts} parts, each warmed up on the {WARM_UP_TOKENS} tokens before it"
+    return carried if parts == 1 else f"{carried}, {warmed_up}"
 
 
 def _runs(size: int, parts: int) -> list[range]:
