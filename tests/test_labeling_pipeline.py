@@ -1,6 +1,7 @@
 """A trained tagger at work: order, batches, memory, offsets, and what a person sees."""
 
 import html
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError
 from ensue.library import load, train
 from ensue.tasks.labeling import pipeline as module
+from ensue.tasks.labeling.job import LabelingJob
+from ensue.tasks.labeling.page import aligned
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import LabeledSpan, LabeledWord, TaggedSentence
 from ensue.text.schemes import encode, spans
@@ -401,3 +404,59 @@ def test_a_tagger_of_several_columns_writes_and_scores_each(tmp_path: Path, monk
     for refused in (lambda: tagger.inspect("Dogs barked"), tagger.portable):
         with pytest.raises(EnsueError, match="this one has upos, feats, lemma"):
             refused()
+
+
+NESTED = [
+    ("Bank of Lima grew", [[0, 12, "ORG"], [8, 12, "LOC"]]),
+    ("Lima grew", [[0, 4, "LOC"]]),
+    ("News of Bank of Lima came", [[0, 20, "NP"], [8, 20, "NP"], [8, 20, "ORG"], [16, 20, "LOC"], [0, 4, "NP"]]),
+]
+
+
+def test_spans_that_overlap_are_learned_scored_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    gold = tmp_path / "gold.jsonl"
+    rows = [{"id": n, "text": text, "spans": spans} for n, (text, spans) in enumerate(NESTED * 4)]
+    gold.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="overlap; the recipe tag-nested learns such spans"):
+        run_tiny(tagging(gold), tmp_path / "flat")
+    data = {"nested": 2, "valid": str(gold)}
+    run_tiny(tagging(gold, data=data, head={"kind": "crf"}, steps=60), tmp_path / "run")
+    tagger = loaded(tmp_path / "run")
+    scores = tagger.evaluate(gold)
+    found = {name: (score.f1, score.support) for name, score in scores.per_label.items()}
+    assert found == {"LOC": (1.0, 12), "NP": (1.0, 12), "ORG": (1.0, 8)}
+    assert (scores.f1, scores.accuracy, scores.is_spans) == (1.0, 1.0, True)
+    assert "".join(tagger.prediction_lines(str(gold))) == gold.read_text()
+    bare = tmp_path / "bare.jsonl"
+    bare.write_text('{"text": "Bank of Lima grew", "spans": []}\n{"text":"Lima grew"}\n')
+    first, second = map(json.loads, "".join(tagger.prediction_lines(str(bare))).splitlines())
+    assert [tuple(span.values()) for span in first["spans"]] == [(0, 12, "ORG"), (8, 12, "LOC")]
+    assert second["spans"] == [{"start": 0, "end": 4, "label": "LOC"}]
+    (answer,) = tagger.predict(["Bank of Lima grew"], confidence=True)
+    assert repr(answer) == "[Bank of [Lima LOC] ORG] grew"
+    assert re.sub(r"<[^>]*>", "", answer._repr_html_()) == "Bank of Lima LOC ORG grew"
+    (told,) = tagger.predict_json(["Bank of Lima grew"])
+    assert [(span["text"], span["label"]) for span in told["spans"]] == [("Bank of Lima", "ORG"), ("Lima", "LOC")]
+    assert all(0.5 < span["probability"] <= 1 for span in told["spans"])
+    assert [word["label"] for word in told["words"]] == ["B-ORG", "I-ORG", "B-LOC|I-ORG", "O"]
+    assert tagger.scored_items(gold).whole()["f1"] == 1.0
+
+
+def test_layers_that_are_not_learned_are_counted(tmp_path: Path) -> None:
+    data = tmp_path / "gold.jsonl"
+    data.write_text("".join(json.dumps({"text": text, "spans": spans}) + "\n" for text, spans in NESTED * 4))
+    job = LabelingJob(tagging(data, data={"nested": 1}))
+    assert "6 spans of the training data are not learned: data.nested=1" in job.notes[0]
+    with pytest.raises(EnsueError, match=r"data\.labels names several"):
+        tagging(data, data={"nested": 1, "labels": ["spans", "entities"]})
+
+
+def test_a_terminal_has_a_line_for_each_layer_of_spans() -> None:
+    words = tuple(
+        LabeledWord(word, label, 0, 0) for word, label in (("Bank", "B-ORG"), ("Lima", "B-LOC|I-ORG"), ("grew", "O"))
+    )
+    shown = aligned(TaggedSentence("", words, has_spans=True, overlap=True), 80)
+    assert [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in shown.splitlines()] == [
+        ["Bank", "Lima", "grew"], ["B-ORG", "I-ORG", "O"], ["O", "B-LOC", "O"],
+    ]  # fmt: skip

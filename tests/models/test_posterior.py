@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
 from ensue.nn import LegalTags, Posterior, k_best, log_partition
+from ensue.tasks.labeling.tagged_sentence import Confidence
+from ensue.text.label_columns import Learned, NestedLabels
 from ensue.text.labels import Labels
-from ensue.text.schemes import SCHEMES, Scheme, encode, spans, tag_set
+from ensue.text.schemes import SCHEMES, Scheme, encode, overlapping, spans, tag_set
 
 LENGTHS = [3, 0, 1, 2]
 
@@ -113,3 +115,30 @@ def test_best_paths_are_those_of_a_batch_and_numbers_of_any_size(scale: float) -
                 assert path.tolist() == paths[b, rank].tolist()
                 assert share == pytest.approx(float((totals[b, rank] - whole[b]).exp()), rel=1e-6, abs=1e-300)
             assert posterior.marginals.sum(1) == pytest.approx(np.ones(6))
+
+
+def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
+    names = {key: ["O", f"B-{key}", f"I-{key}"] for key in ("NP", "NP+", "X")}
+    parts = [Learned("class", key, Labels(tags, scheme="bio", tag_scheme="bio")) for key, tags in names.items()]
+    labels = NestedLabels(parts)
+    singles = [list(heads(part.labels))[1] for part in parts]
+    model, T = TagHeads(singles), 2
+    emissions = model.emissions(torch.randn(T, 4)).detach()
+    one = model.one(emissions.numpy(), with_posterior=True)
+    assert one.posterior is not None
+    of_heads = [
+        shares_of_paths(head, own) for head, own in zip(singles, emissions.split([3] * len(parts), -1), strict=True)
+    ]
+    expected: dict[object, float] = {}
+    for paths in itertools.product(*of_heads):
+        share = float(np.prod([of_head[path] for of_head, path in zip(of_heads, paths, strict=True)]))
+        said = labels.decode(np.transpose(paths).tolist())
+        for span in labels.spans(said):
+            expected[span] = expected.get(span, 0.0) + share
+    asked = sorted(expected, key=str)
+    for span in asked:
+        found = Confidence.of(labels, overlapping([span], T, "bio"), one.posterior)
+        assert found.spans == pytest.approx([expected[span]], abs=1e-5)
+    empty = model.one(np.zeros((0, 9), np.float32), with_posterior=True).posterior
+    assert empty is not None
+    assert Confidence.of(labels, [], empty) == ([], [], [])

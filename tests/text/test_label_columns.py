@@ -1,6 +1,7 @@
 """Edit scripts, and the labels of several columns: what a head learns of each, and back."""
 
 import itertools
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.text.edit_scripts import applied, edit_script
-from ensue.text.label_columns import LabelColumns, Learned, learned_values
+from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, learned_values
 from ensue.text.labels import Labels
+from ensue.text.schemes import SCHEMES, Scheme, Span, encode, overlapping, overlapping_spans, spans
 
 WORDS = ["Dogs", "bark", "loudly"]
 ROWS = [
@@ -23,7 +25,7 @@ ROWS = [
 def columns() -> LabelColumns:
     found: dict[str, list[Learned]] = {}
     for place, name in enumerate(["upos", "feats", "lemma"]):
-        counts = learned_values(name, [(WORDS, [row[place] for row in ROWS])])
+        counts = learned_values(KIND_OF.get(name, "label"), [(WORDS, [row[place] for row in ROWS])])
         parts = [
             Learned(kind, key, Labels(sorted(values), scheme=None, tag_scheme=None))
             for (kind, key), values in counts.items()
@@ -86,3 +88,59 @@ def test_the_probability_of_a_value_is_the_sum_over_all_tags_that_say_it() -> No
     for row in [("NOUN", "Number=Plur", "bark"), ("ADV", "_", "barks")]:
         (found,) = labels.confidence([row], marginals, ["barks"])
         assert found == pytest.approx({name: expected[name, value] for name, value in zip(found, row, strict=True)})
+
+
+@st.composite
+def overlapping_sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
+    """Any spans of a sentence, and its length."""
+    length = draw(st.integers(1, 7))
+    place, names = st.integers(0, length), st.sampled_from(["NP", "A-B", ""])
+    found = draw(st.lists(st.tuples(names, place, place), max_size=6))
+    return [Span(name, *sorted(ends)) for name, *ends in found if ends[0] != ends[1]], length
+
+
+@given(overlapping_sentences(), st.sampled_from(list(SCHEMES)))
+def test_spans_that_overlap_are_read_as_written(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
+    found, length = sentence
+    labels = overlapping(found, length, scheme)
+    assert len(labels) == length
+    assert set(overlapping_spans(labels)) == set(found)
+    if all(a.end <= b.start or b.end <= a.start for a, b in itertools.combinations(found, 2)):
+        assert labels == encode(found, length, scheme)
+        assert overlapping_spans(labels) == spans(labels)
+
+
+def nested_labels(*sentences: Sequence[str]) -> NestedLabels:
+    counts = learned_values("class", [(labels, labels) for labels in sentences])
+    return NestedLabels(
+        [
+            Learned(kind, key, Labels(sorted(values), scheme="bio", tag_scheme="iobes"))
+            for (kind, key), values in counts.items()
+        ]
+    )
+
+
+def test_each_class_and_each_layer_is_learned_by_itself() -> None:
+    found = [Span("NP", 0, 4), Span("NP", 2, 4), Span("PER", 0, 1)]
+    said = overlapping(found, 5, "bio")
+    assert said == ["B-NP|B-PER", "I-NP", "I-NP|B-NP+", "I-NP|I-NP+", "O"]
+    labels = nested_labels(said, ["O"])
+    assert [part.key for part in labels.learned] == ["NP", "NP+", "PER"]
+    again = NestedLabels.from_json(labels.to_json())
+    tags = again.encode(said)
+    assert [[part.labels.symbols[tag] for part, tag in zip(again.learned, row, strict=True)] for row in tags[:3]] == [
+        ["B-NP", "O", "S-PER"], ["I-NP", "O", "O"], ["I-NP", "B-NP+", "O"],
+    ]  # fmt: skip
+    assert again.decode(tags) == said
+    assert again.spans(said) == [found[0], found[2], found[1]]
+    certain = np.concatenate(
+        [np.eye(len(part.labels))[[row[n] for row in tags]] for n, part in enumerate(again.learned)], 1
+    )
+    assert again.confidence(said, certain) == [1.0] * 5
+    assert again.confidence(["O"] * 5, certain) == [0.0] * 4 + [1.0]
+
+
+@pytest.mark.parametrize("name", ["A|B", "NP+"])
+def test_a_class_with_a_sign_of_overlaps_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be written where spans overlap"):
+        overlapping([Span(name, 0, 1)], 1, "bio")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,11 @@ from ensue.metrics.confusion import (
     share,
 )
 from ensue.text.label_columns import LabelColumns
-from ensue.text.schemes import position, spans
+from ensue.text.schemes import Span, position, spans
 
 CONFUSIONS = 20
+Reading = Callable[[Sequence[str]], list[Span]]
+"""How labels are read as spans."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,13 @@ class LabelingTally:
 
     With `spans`, precision, recall and F1 are those of conlleval: a predicted span is correct if a gold span has the
     same class, start and end. Spans are read by `ensue.text.schemes.spans`, so labels that break their scheme are
-    neither corrected nor dropped. A span ends with its sentence. A precision without predictions, a recall without gold
-    spans and an F1 of two zeros are 0. Accuracy compares the labels of tokens unchanged, so gold labels and predictions
-    should have the same scheme.
+    neither corrected nor dropped; `read` is another way. A span ends with its sentence. A precision without
+    predictions, a recall without gold spans and an F1 of two zeros are 0. Accuracy compares the labels of tokens
+    unchanged, so gold labels and predictions should have the same scheme.
     """
 
-    def __init__(self, *, spans: bool) -> None:
-        self.is_spans = spans
+    def __init__(self, *, spans: bool, read: Reading = spans) -> None:
+        self.is_spans, self._read = spans, read
         self._sentences = 0
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._correct: Counter[str] = Counter()
@@ -91,7 +93,7 @@ class LabelingTally:
         self._sentences += 1
         self._pairs.update(zip(gold, predicted, strict=True))
         if self.is_spans:
-            gold_spans, predicted_spans = spans(gold), spans(predicted)
+            gold_spans, predicted_spans = self._read(gold), self._read(predicted)
             self._gold.update(span.label for span in gold_spans)
             self._predicted.update(span.label for span in predicted_spans)
             self._correct.update(span.label for span in set(gold_spans) & set(predicted_spans))
@@ -189,7 +191,7 @@ def right_tokens(gold: Sequence[object], predicted: Sequence[object]) -> tuple[i
     return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
 
 
-def right_spans(gold: Sequence[str], predicted: Sequence[str]) -> tuple[int, int, int]:
+def right_spans(gold: Sequence[str], predicted: Sequence[str], read: Reading = spans) -> tuple[int, int, int]:
     """How many spans of a sentence are found, how many it has, and how many are predicted."""
-    theirs, ours = set(spans(gold)), set(spans(predicted))
+    theirs, ours = set(read(gold)), set(read(predicted))
     return len(theirs & ours), len(theirs), len(ours)

@@ -56,7 +56,7 @@ from ensue.nn import (
     TransformedSoftmaxHead,
     Transformer,
 )
-from ensue.text.label_columns import LabelColumns
+from ensue.text.label_columns import TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
@@ -116,16 +116,16 @@ POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
 }
 
 
-def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Labels | LabelColumns) -> TagHead:
+def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: TaggerLabels) -> TagHead:
     """The head of a tagger that reads `d_in` features; of several columns a head for each part that is learned.
 
-    Attributes and scripts are each chosen by a softmax, labels as the table says.
+    Attributes and scripts are each chosen by a softmax, labels and the tags of classes as the table says.
     """
-    if isinstance(labels, LabelColumns):
+    if not isinstance(labels, Labels):
         alone = specification.model_copy(update={"kind": "softmax"})
         return TagHeads(
             [
-                build_tag_head(specification if part.kind == "label" else alone, d_in, part.labels)
+                build_tag_head(specification if part.kind in ("label", "class") else alone, d_in, part.labels)
                 for part in labels.learned
             ]
         )
@@ -187,7 +187,7 @@ def build_tagger(
     *,
     directions: Directions,
     lexicon: Lexicon,
-    labels: Labels | LabelColumns,
+    labels: TaggerLabels,
     pretrained: Tensor | None = None,
     contextual: Sequence[LayersShape] = (),
     tuned: SubwordEncoder | None = None,

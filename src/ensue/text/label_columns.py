@@ -2,12 +2,14 @@
 
 How a column is learned follows from its name. The attributes of "feats" are labels of their own, such as that of
 `Number`. Lemmas ("lemma") are edit scripts, which are applied to the form. Other columns are labels as they are.
+
+A column of spans that may overlap is learned in the same way: the tags of each class are labels of their own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any, Literal, NamedTuple, Self
 
@@ -17,10 +19,11 @@ from numpy.typing import NDArray
 from ensue.stored import FORMAT_VERSION, Stored, arguments
 from ensue.text.edit_scripts import applied, edit_script
 from ensue.text.labels import Labels
+from ensue.text.schemes import DEEPER, OUTSIDE, Scheme, Span, joined_tags, overlapping_spans, tags_of
 
 Row = tuple[str, ...]
 """The values of a word, one for each column."""
-Kind = Literal["label", "attribute", "script"]
+Kind = Literal["label", "attribute", "script", "class"]
 KIND_OF: dict[str, Kind] = {"feats": "attribute", "lemma": "script"}
 NOTHING = "_"
 _LEAST = 1e-6
@@ -28,7 +31,7 @@ _LEAST = 1e-6
 
 
 class Learned(NamedTuple):
-    """A part of a column that is learned by a head of its own; `key` is that of an attribute."""
+    """A part of a column that is learned by a head of its own; `key` is that of an attribute or class."""
 
     kind: Kind
     key: str
@@ -103,6 +106,57 @@ class LabelColumns(Stored):
         return f"LabelColumns({', '.join(self.names)}; {len(self.learned)} heads, {len(self)} tags)"
 
 
+class NestedLabels(Stored):
+    """A column of spans that may overlap: labels with the tags of all spans of a word, such as `I-ORG|B-LOC`.
+
+    Each class is learned by a head of its own, and so are further layers of spans of one class.
+    """
+
+    kind = "nested"
+    has_spans = True
+
+    def __init__(self, learned: list[Learned]) -> None:
+        self.learned = learned
+        self._columns = LabelColumns({"": learned})
+        self.names = tuple(name for part in learned for name in part.labels.names if name != OUTSIDE)
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """That of the training data."""
+        return self.learned[0].labels.scheme
+
+    def spans(self, labels: Sequence[str]) -> list[Span]:
+        """The spans that the labels of a sentence write, the outer ones first."""
+        return overlapping_spans(labels)
+
+    def layers_of(self, name: str) -> list[tuple[int, Learned]]:
+        """The parts that learn spans of a class, with their numbers."""
+        return [(place, part) for place, part in enumerate(self.learned) if part.key.rstrip(DEEPER) == name]
+
+    def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[list[int]]:
+        """The ids of the tags of each word, one for each part."""
+        return self._columns.encode([(label,) for label in labels], words or labels)
+
+    def decode(self, tags: Sequence[Sequence[int]], words: Sequence[str] = ()) -> list[str]:
+        """The labels of a sentence, in the scheme of the training file."""
+        return [label for (label,) in self._columns.decode(tags, words)]
+
+    def confidence(
+        self, labels: Sequence[str], marginals: NDArray[np.floating[Any]], words: Sequence[str] = ()
+    ) -> list[float]:
+        """The probability of each label of a sentence: the product over those of its tags, and of none elsewhere."""
+        return [of[""] for of in self._columns.confidence([(label,) for label in labels], marginals, words)]
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return f"NestedLabels({', '.join(part.key for part in self.learned)}; {len(self)} tags)"
+
+
+TaggerLabels = Labels | LabelColumns | NestedLabels
+
+
 def attributes(value: str) -> dict[str, str]:
     """The attributes of a value such as `Case=Nom|Number=Sing`; none for `_`."""
     return dict(entry.split("=", 1) for entry in value.split("|") if "=" in entry)
@@ -114,25 +168,39 @@ def written(found: dict[str, str]) -> str:
     return "|".join(entries) or NOTHING
 
 
+class Marked(NamedTuple):
+    """A value that has several marks: read as marks by key, written, and the value of a part without its mark."""
+
+    read: Callable[[str], dict[str, str]]
+    write: Callable[[dict[str, str]], str]
+    nothing: str
+
+
+MARKED: dict[Kind, Marked] = {
+    "attribute": Marked(attributes, written, NOTHING),
+    "class": Marked(tags_of, lambda found: joined_tags([found[key] for key in sorted(found)]), OUTSIDE),
+}
+
+
 def learned_values(
-    name: str, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
+    kind: Kind, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
 ) -> dict[tuple[Kind, str], Counter[str]]:
     """How often each value is learned, for each part of a column, from the words and values of sentences."""
-    kind = KIND_OF.get(name, "label")
+    marked = MARKED.get(kind)
     counts: dict[tuple[Kind, str], Counter[str]] = {}
     total = 0
     for words, values in sentences:
         total += len(values)
-        if kind == "attribute":
+        if marked:
             for value in values:
-                for key, said in attributes(value).items():
+                for key, said in marked.read(value).items():
                     counts.setdefault((kind, key), Counter())[said] += 1
         else:
             given = map(edit_script, words, values) if kind == "script" else values
             counts.setdefault((kind, ""), Counter()).update(given)
-    for found in counts.values() if kind == "attribute" else ():
-        if total > found.total():
-            found[NOTHING] += total - found.total()
+    for found in counts.values():
+        if marked and total > found.total():
+            found[marked.nothing] += total - found.total()
     return dict(sorted(counts.items()))
 
 
@@ -143,17 +211,17 @@ def _by_column(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]
 
 def _told(part: Learned, values: Sequence[str], words: Sequence[str]) -> list[str]:
     """The values that the part learns of those of a column."""
-    if part.kind == "attribute":
-        return [attributes(value).get(part.key, NOTHING) for value in values]
+    if marked := MARKED.get(part.kind):
+        return [marked.read(value).get(part.key, marked.nothing) for value in values]
     return list(map(edit_script, words, values)) if part.kind == "script" else list(values)
 
 
 def _values(parts: Sequence[Learned], said: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
     """The values of a column from what each part says."""
-    if parts[0].kind == "attribute":
+    if marked := MARKED.get(parts[0].kind):
         keys = [part.key for part in parts]
         return [
-            written({key: value for key, value in zip(keys, of_word, strict=True) if value != NOTHING})
+            marked.write({key: value for key, value in zip(keys, of_word, strict=True) if value != marked.nothing})
             for of_word in zip(*said, strict=True)
         ]
     return list(map(applied, said[0], words)) if parts[0].kind == "script" else list(said[0])

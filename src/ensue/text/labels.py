@@ -13,6 +13,7 @@ from ensue.stored import Bounds, Stored
 from ensue.text.schemes import (
     OUTSIDE,
     Scheme,
+    Span,
     continues,
     convert,
     legal_transitions,
@@ -31,6 +32,7 @@ def check_names(names: Collection[str]) -> None:
 
 
 Names = Annotated[Sequence[str], check_names]
+SpanTags = tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]
 
 
 @runtime_checkable
@@ -175,11 +177,18 @@ class Labels(Stored):
         shares: list[float] = (marginals * (self._places == places[:, None])).sum(1).tolist()
         return shares
 
-    def span_tags(self, labels: Sequence[str]) -> tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]:
+    def spans(self, labels: Sequence[str]) -> list[Span]:
+        """The spans that the labels of a sentence write; none for plain labels."""
+        return spans(labels) if self.has_spans else []
+
+    def span_tags(self, labels: Sequence[str]) -> SpanTags:
         """The spans that the labels of a sentence write, in terms of tags: for each its start and end, and which tags
         (N, K) have its class; and after which tag (row) which other one (column) continues a span (K, K).
         """
-        found = spans(labels) if self.has_spans else []
+        return self.tags_of_spans(self.spans(labels))
+
+    def tags_of_spans(self, found: Sequence[Span]) -> SpanTags:
+        """These spans in terms of tags."""
         classes, goes_on = self._span_tags
         within = np.array([classes == span.label for span in found], bool).reshape(-1, len(classes))
         return [(span.start, span.end) for span in found], within, goes_on

@@ -8,6 +8,9 @@ A label is `O` (outside) or a prefix, a dash and the span's class: `B-PER`. Ther
   follows without a gap.
 - `ioe2`: `E` on the last token of every span, `I` on the others.
 - `iobes`: `B I ... I E`, and `S` for a span of one token. `bilou`, `bmes` and `bmewo` write it with other letters.
+
+Where spans overlap, a label has the tags of all of them, such as `I-ORG|B-LOC`. Of spans of one class that overlap, the
+second one has the class with a plus (`B-NP|B-NP+`), a third one two of them.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from numpy.typing import NDArray
 
 Scheme = Literal["bio", "iob1", "ioe2", "ioe1", "iobes", "bilou", "bmes", "bmewo"]
 OUTSIDE = "O"
+BESIDE, DEEPER = "|", "+"
+"""The sign between tags of several spans, and the sign of a further span of the same class."""
 PLACES = "BIES"
 """The places of a token in a span: first, inside, last, and single."""
 
@@ -142,6 +147,52 @@ def _prefixes(scheme: Scheme, length: int, *, follows: bool, is_followed: bool) 
 
 def _label(prefix: str, name: str) -> str:
     return f"{prefix}-{name}" if name else prefix
+
+
+def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+    """The labels of a sentence with these spans, which may overlap. Raises ValueError for a class whose name has a sign
+    of such labels.
+    """
+    layers: dict[str, list[Span]] = {}
+    for span in sorted({*spans}, key=_outer_first):
+        name = span.label
+        if BESIDE in name or name.endswith(DEEPER):
+            raise ValueError(f'the class "{name}" cannot be written where spans overlap: it has "|", or "+" at its end')
+        while name in layers and layers[name][-1].end > span.start:
+            name += DEEPER
+        layers.setdefault(name, []).append(span._replace(label=name))
+    columns = [encode(layers[name], length, scheme) for name in sorted(layers)] or [[OUTSIDE] * length]
+    return [joined_tags([tag for tag in tags if tag != OUTSIDE]) for tags in zip(*columns, strict=True)]
+
+
+def joined_tags(tags: Sequence[str]) -> str:
+    """The label of a word with these tags."""
+    return BESIDE.join(tags) or OUTSIDE
+
+
+def tags_of(label: str) -> dict[str, str]:
+    """The tags of a label by class, those of further spans of a class by the class with its signs."""
+    kinds = ((position(tag), tag) for tag in label.split(BESIDE))
+    return {name: tag for (kind, name), tag in kinds if kind != OUTSIDE}
+
+
+def layers(labels: Sequence[str]) -> dict[str, list[str]]:
+    """The tags of a sentence for each class, and for each further layer of a class."""
+    found: dict[str, list[str]] = {}
+    for place, label in enumerate(labels):
+        for name, tag in tags_of(label).items():
+            found.setdefault(name, [OUTSIDE] * len(labels))[place] = tag
+    return found
+
+
+def overlapping_spans(labels: Sequence[str]) -> list[Span]:
+    """The spans of labels with several tags each, the outer ones first."""
+    found = {span._replace(label=span.label.rstrip(DEEPER)) for tags in layers(labels).values() for span in spans(tags)}
+    return sorted(found, key=_outer_first)
+
+
+def _outer_first(span: Span) -> tuple[int, int, str]:
+    return span.start, -span.end, span.label
 
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:

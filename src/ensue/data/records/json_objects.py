@@ -42,8 +42,10 @@ def is_list_of_spans(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(_parts(item) for item in value)
 
 
-def text_spans(value: Sequence[Any], text: str, name: str) -> list[TextSpan]:
-    """The spans in order. Raises ValueError with a message for the user where they are none of `text`, or overlap."""
+def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = False) -> list[TextSpan]:
+    """The spans in order. Raises ValueError with a message for the user where they are none of `text`, or overlap, if
+    they are not `nested`.
+    """
     found = []
     for item in value:
         parts = _parts(item)
@@ -59,8 +61,8 @@ def text_spans(value: Sequence[Any], text: str, name: str) -> list[TextSpan]:
         found.append(parts)
     found.sort()
     for before, behind in pairwise(found):
-        if behind.start < before.end:
-            raise ValueError(f"the spans {before} and {behind} overlap")
+        if behind.start < before.end and not nested:
+            raise ValueError(f"the spans {before} and {behind} overlap; the recipe tag-nested learns such spans")
     return found
 
 

@@ -29,7 +29,7 @@ from ensue.data.records.record import Record, json_records
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json
-from ensue.text.schemes import Span, encode, spans
+from ensue.text.schemes import Span, encode, overlapping, overlapping_spans, spans
 from ensue.text.tokens import Token, tokens
 
 NEW_SPANS = "spans"
@@ -71,9 +71,9 @@ class JsonSentences(Format):
             if isinstance(content[key], list):
                 return Sentence(tuple(content[key]), _token_columns(content, key), line, source)
             words, found = self._cut(content, key)
+            columns = {column: self._labels(words, here) for column, here in found.items()}
         except ValueError as error:
             raise DataError(str(error), name, line) from None
-        columns = {column: self._labels(words, here) for column, here in found.items()}
         return Sentence(tuple([word.text for word in words]), columns, line, source)
 
     def _words_key(self, record: Content) -> str:
@@ -94,7 +94,7 @@ class JsonSentences(Format):
         """The words of the text at `key`, cut wherever a span begins or ends, and the lists of spans."""
         text = record[key]
         found = {
-            name: text_spans(value, text, name)
+            name: text_spans(value, text, name, nested=self.nested)
             for name, value in record.items()
             if (name in SPAN_KEYS and isinstance(value, list)) or is_list_of_spans(value)
         }
@@ -109,7 +109,7 @@ class JsonSentences(Format):
     def _labels(self, words: list[Token], found: list[TextSpan]) -> tuple[str, ...]:
         inside = [(span.label, _inside(span, words)) for span in found]
         token_spans = [Span(label, places.start, places.stop) for label, places in inside]
-        return tuple(encode(token_spans, len(words), self.scheme))
+        return tuple((overlapping if self.nested else encode)(token_spans, len(words), self.scheme))
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """By default the first of "labels", "tags", "ner_tags", "pos_tags", "spans", "entities" and "label"."""
@@ -133,8 +133,9 @@ class JsonSentences(Format):
             return text if record.get(name) == list(labels) else _with_value(text, name, list(labels))
         words, found = self._cut(record, key)
         name = column or next((key for key in SPAN_KEYS if key in found), NEW_SPANS)
-        new = [TextSpan(words[span.start].start, words[span.end - 1].end, span.label) for span in spans(labels)]
-        if name in found and self._labels(words, found[name]) == tuple(encode(spans(labels), len(words), self.scheme)):
+        read = overlapping_spans if self.nested else spans
+        new = [TextSpan(words[span.start].start, words[span.end - 1].end, span.label) for span in read(labels)]
+        if name in found and read(self._labels(words, found[name])) == read(labels):
             return text
         return _with_value(text, name, span_list(new, record.get(name), name))
 

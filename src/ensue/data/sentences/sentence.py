@@ -61,7 +61,8 @@ class Format(ABC):
     """A format of sentences in a file. An instance holds its options and no state.
 
     `words` names the column with the words. For a file of running text, `splitter` (one of
-    `ensue.text.tokens.SPLITTERS`) cuts it into words; for one with spans of text, `scheme` is that of the labels.
+    `ensue.text.tokens.SPLITTERS`) cuts it into words; for one with spans of text, `scheme` is that of the labels,
+    and with `nested` spans may overlap.
     """
 
     name: ClassVar[str]
@@ -69,10 +70,12 @@ class Format(ABC):
     default_column: ClassVar[str]
     """The column of the labels, for reading and writing, if the user names none."""
 
-    def __init__(self, *, words: str | None = None, splitter: str = "simple", scheme: Scheme = "bio") -> None:
+    def __init__(
+        self, *, words: str | None = None, splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False
+    ) -> None:
         self.words = words or self.default_words
         self.splitter = splitter
-        self.scheme = scheme
+        self.scheme, self.nested = scheme, nested
 
     @abstractmethod
     def read(self, lines: Lines) -> Iterator[Sentence]:

@@ -35,6 +35,7 @@ class SentenceSource:
         words: str | None = None,
         splitter: str = "simple",
         scheme: Scheme = "bio",
+        nested: bool = False,
     ) -> None:
         self.rest = ""
         """The text after the last sentence that was read; the whole file if it has no sentence."""
@@ -42,7 +43,10 @@ class SentenceSource:
         self.location = self.files.location
         self.files.check_text()
         name = format or self._detected(like)
-        self.format = made(name) if made else format_class(name)(words=words, splitter=splitter, scheme=scheme)
+        if made is None:
+            self.format = format_class(name)(words=words, splitter=splitter, scheme=scheme, nested=nested)
+        else:
+            self.format = made(name)
 
     def _detected(self, like: str | None) -> str:
         """The format of the files by their looks."""

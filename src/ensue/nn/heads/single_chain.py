@@ -46,6 +46,8 @@ class Posterior(NamedTuple):
     """The probability of each tag at each position (T, K)."""
     suffixes: Numbers
     """The logarithm of the sum over all paths that begin with a tag (T, K), up to a number for each position."""
+    parts: Sequence[Any] = ()
+    """Of several heads side by side, those of each."""
 
     @classmethod
     def of(cls, scores: Numbers, tables: ChainScores | None) -> Posterior:
@@ -65,7 +67,7 @@ class Posterior(NamedTuple):
     def beside(cls, parts: Sequence[Posterior]) -> Posterior:
         """The scores and marginals of several heads side by side; each has paths of its own."""
         scores = np.concatenate([part.scores for part in parts], 1)
-        return cls(scores, None, np.concatenate([part.marginals for part in parts], 1), scores)
+        return cls(scores, None, np.concatenate([part.marginals for part in parts], 1), scores, tuple(parts))
 
     def spans(
         self, places: Sequence[tuple[int, int]], within: NDArray[np.bool_], goes_on: NDArray[np.bool_]

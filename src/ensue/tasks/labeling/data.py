@@ -29,10 +29,10 @@ from ensue.tasks.labeling.task import SENTENCES
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, learned_values
+from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, TaggerLabels, learned_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import Scheme, Span, encode, position, spans
+from ensue.text.schemes import DEEPER, OUTSIDE, Scheme, Span, encode, layers, position, spans
 
 
 class WordLabels(Sequence[list[Any]]):
@@ -145,7 +145,8 @@ class ReadSentences:
                 group = self.format.group(sentence, self.group) if self.group else ""
                 found.append(sentence, labels, goes_on=place > 0, group=group)
                 for name, detector in detectors.items():
-                    detector.feed(labels[name], sentence.line)
+                    for tags in layers(labels[name]).values() if self.format.nested else [labels[name]]:
+                        detector.feed(tags, sentence.line)
         return found, detectors
 
 
@@ -169,6 +170,7 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
     """
     data = recipe.data
     options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
+    options["nested"] = data.nested > 0
     source = SentenceSource(
         location,
         format=None if data.format == "auto" else data.format,
@@ -230,8 +232,8 @@ class SentenceData(WordsData[Sentences]):
         if data.context_words > recipe.most_read:
             model = f"this model ({recipe.encoder.kind}) reads up to {recipe.most_read:,} words"
             raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
-        if recipe.tuning.keep_labels and data.label_columns:
-            raise RecipeError("tuning.keep_labels is for a tagger of one column")
+        if recipe.tuning.keep_labels and (data.label_columns or data.nested):
+            raise RecipeError("tuning.keep_labels is for a tagger of one column, of spans that do not overlap")
         source = sentence_source(recipe, data.train)
         self.format = source.format
         self.columns = data.label_columns
@@ -256,7 +258,19 @@ class SentenceData(WordsData[Sentences]):
         if self.recipe.tuning.rehearse:
             split.notes.insert(0, self._rehearse(split, detectors))
         split.facts["learned"] = {name: self._learned(name, split.train, detectors) for name in self.columns or [""]}
+        if data.nested:
+            split.notes += self._without_deeper(split)
         return split
+
+    def _without_deeper(self, split: Split[Sentences]) -> list[str]:
+        """Takes the layers that are too deep out of what is learned, and counts their spans."""
+        most, parts = self.recipe.data.nested, split.facts["learned"][""]
+        deeper = {key for _, key, *_ in parts if len(key) - len(key.rstrip(DEEPER)) >= most}
+        kept = [part for part in parts if part[1] not in deeper]
+        split.facts["learned"][""] = kept
+        found = sum(len(spans(layers(labels).get(key, ()))) for key in deeper for labels in split.train.labels)
+        what = f"of the training data are not learned: data.nested={most} layers of a class"
+        return [f"{found:,} spans {what}"] if found else []
 
     def read(self, location: str) -> Sentences:
         """Validation or test data, in the format of the training data."""
@@ -307,11 +321,19 @@ class SentenceData(WordsData[Sentences]):
         Raises DataError if there are no two labels.
         """
         path = self.recipe.data.train
+        if self.recipe.data.nested:
+            classes = learned_values("class", zip(train.texts, train.labels, strict=True))
+            if not classes:
+                raise DataError(f"nothing to learn: no span{self.advice}", path)
+            scheme = detectors[""].result(path)
+            return [[kind, key, sorted({*counts, OUTSIDE}), scheme] for (kind, key), counts in classes.items()]
         if not self.columns:
             return [["label", "", *trained_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
         found: list[list[Any]] = []
         values = train.columns[f"label {name}"]
-        for (kind, key), counts in learned_values(name, zip(train.texts, values, strict=True)).items():
+        for (kind, key), counts in learned_values(
+            KIND_OF.get(name, "label"), zip(train.texts, values, strict=True)
+        ).items():
             if kind == "label":
                 place = f' (column "{name}")'
                 found.append([kind, key, *trained_labels(counts, detectors[name], self.unit, place, path)])
@@ -321,7 +343,7 @@ class SentenceData(WordsData[Sentences]):
             raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
         return found
 
-    def labels(self) -> Labels | LabelColumns:
+    def labels(self) -> TaggerLabels:
         """The labels of the training data."""
         wanted = self.recipe.head.scheme
         columns = {
@@ -330,10 +352,12 @@ class SentenceData(WordsData[Sentences]):
         }
         if self.columns:
             return LabelColumns(columns)
+        if self.recipe.data.nested:
+            return NestedLabels(columns[""])
         found = columns[""][0].labels
         return found if self.kept is None else self.kept.labels(found)
 
-    def parts(self, labels: Labels | LabelColumns) -> TaggerParts:
+    def parts(self, labels: TaggerLabels) -> TaggerParts:
         """The parts of a new model."""
         train = self.split.train
         columns = {name: column.words.values for name, column in train.values.items()}
@@ -360,6 +384,8 @@ class SentenceData(WordsData[Sentences]):
         train, valid, labels = self.split.train, self.split.valid, parts.labels
         kept = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
         found = f'{len(labels.names)} labels in column "{self.label_column}"'
+        if isinstance(labels, NestedLabels):
+            found = f'{len(labels.learned)} heads for {len(labels):,} tags in column "{self.label_column}"'
         if isinstance(labels, LabelColumns):
             found = f"columns {', '.join(labels.names)} with {len(labels.learned)} heads for {len(labels):,} tags"
         scheme = f" ({labels.scheme})" if labels.scheme else ""

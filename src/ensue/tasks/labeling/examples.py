@@ -26,6 +26,8 @@ class TaggedExamples(Examples):
     def __init__(self, recipe: LabelingRecipe) -> None:
         if recipe.data.label_columns:
             raise EnsueError("the labels of one column are doubted at a time; data.labels names several")
+        if recipe.data.nested:
+            raise EnsueError("spans that overlap (data.nested) are not doubted")
         source = sentence_source(recipe, recipe.data.train)
         self.format, self.column = source.format, recipe.data.label_column or None
         self.sentences = list(source)

@@ -17,7 +17,8 @@ from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.tasks.labeling.data import SentenceData, TaggedSeriesData
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.labeling.task import Labeling, evaluate_tagger
-from ensue.text.label_columns import LabelColumns
+from ensue.text.label_columns import LabelColumns, NestedLabels
+from ensue.text.schemes import tags_of
 
 
 class LabelingJob(LabelsJob[Tagger, Any]):
@@ -57,7 +58,12 @@ class LabelingJob(LabelsJob[Tagger, Any]):
         self.final = self.task.validate(model)
 
     def label_counts(self, part: Any) -> Counter[str]:
-        return Counter() if isinstance(self.parts.labels, LabelColumns) else super().label_counts(part)
+        if isinstance(self.parts.labels, LabelColumns):
+            return Counter()
+        counts = super().label_counts(part)
+        if isinstance(self.parts.labels, NestedLabels):
+            counts = Counter(tag for label in counts.elements() for tag in tags_of(label).values())
+        return counts
 
     def about(self) -> str:
         labels = self.parts.labels

@@ -14,7 +14,7 @@ from ensue.runs.schema import Config, DamagedError, Number
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
-from ensue.text.label_columns import LabelColumns
+from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 
 
@@ -32,7 +32,7 @@ class TaggerParts(WordParts):
     """The lexicon, the labels and the format of a tagger."""
 
     config: ClassVar[type[Config]] = LabelingConfig
-    labels: Labels | LabelColumns
+    labels: TaggerLabels
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
@@ -41,12 +41,14 @@ class TaggerParts(WordParts):
         if set(lexicon.columns) != set(recipe.features.columns):
             found = ", ".join(lexicon.columns) or "none"
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
-        labels: Labels | LabelColumns
+        labels: TaggerLabels
         if recipe.data.label_columns:
             labels = run.read_json("labels.json", LabelColumns.from_json)
             if set(labels.names) != set(recipe.data.label_columns):
                 found = ", ".join(labels.names)
                 raise DamagedError(f"{run.path / 'labels.json'}: not the model's: it has the columns {shown(found)}")
+        elif recipe.data.nested:
+            labels = run.read_json("labels.json", NestedLabels.from_json)
         else:
             labels = run.read_json("labels.json", Labels.from_json)
         return cls(lexicon, empty_vectors(run, lexicon), labels, contextual=layers_shapes(run), tuned=tuned_in(run))

@@ -23,7 +23,7 @@ from ensue.models.tagger import Tagger
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 from ensue.tasks.labeling.view import TaggerView, TagPath, TagsView, view_tagger
 from ensue.text.labels import Labels
-from ensue.text.schemes import spans
+from ensue.text.schemes import layers, spans
 
 MOST_WORDS = 60
 """The most words that are drawn."""
@@ -209,18 +209,23 @@ def letters_section(view: TaggerView) -> Section:
 
 
 def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
-    """Words with their labels below them, in lines of the terminal's width."""
+    """Words with their labels below them, in lines of the terminal's width; spans that overlap have a line for each
+    class, and for each further layer of one.
+    """
     console = Console(highlight=False)
     room = width or console.width
+    rows = list(layers(tagged.labels).values()) if tagged.overlap else []
+    rows = rows or [tagged.labels]
     lines: list[str] = []
-    above, below, used = Text(), Text(), 0
-    for word in tagged:
-        size = max(cell_len(word.text), cell_len(word.label)) + 2
+    shown, used = [Text() for _ in range(1 + len(rows))], 0
+    for word, *labels in zip(tagged, *rows, strict=True):
+        size = max(map(cell_len, (word.text, *labels))) + 2
         if used and used + size > room:
-            lines += [ansi(console, above), ansi(console, below)]
-            above, below, used = Text(), Text(), 0
-        above.append(word.text + " " * (size - cell_len(word.text)))
-        style = "dim" if word.label == "O" else f"black on {color_of(word.label)}"
-        below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
+            lines += [ansi(console, text) for text in shown]
+            shown, used = [Text() for _ in shown], 0
+        shown[0].append(word.text + " " * (size - cell_len(word.text)))
+        for below, label in zip(shown[1:], labels, strict=True):
+            style = "dim" if label == "O" else f"black on {color_of(label)}"
+            below.append(label, style=style).append(" " * (size - cell_len(label)))
         used += size
-    return "\n".join([*lines, ansi(console, above), ansi(console, below)]) + "\n"
+    return "\n".join([*lines, *(ansi(console, text) for text in shown)]) + "\n"

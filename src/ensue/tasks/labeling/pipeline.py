@@ -45,7 +45,7 @@ from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.label_columns import LabelColumns
+from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import new_value
 
@@ -68,7 +68,7 @@ class LabelingPipeline(WordPipeline):
     """A tagger with its vocabularies: predicts and evaluates."""
 
     recipe: LabelingRecipe
-    labels: Labels | LabelColumns
+    labels: TaggerLabels
     typed: ClassVar[str] = PlainText.name
     n_best: int = 0
     """The number of paths that `predict` gives of each sentence, if it is not asked for another one."""
@@ -76,8 +76,7 @@ class LabelingPipeline(WordPipeline):
     def with_search(self, *, n_best: int) -> Self:
         """This model with so many paths of each sentence."""
         check_whole("n_best", n_best, 1, MOST_PATHS)
-        if isinstance(self.labels, LabelColumns):
-            raise EnsueError(f"n_best is for a tagger of one column; this one has {', '.join(self.labels.names)}")
+        self._with_one_head("n_best is for")
         other = copy.copy(self)
         other.n_best = n_best
         return other
@@ -119,12 +118,11 @@ class LabelingPipeline(WordPipeline):
             raise EnsueError(
                 f'the model also reads the column "{missing[0]}" of each word, which the text does not have'
             )
-        if isinstance(self.labels, LabelColumns):
-            raise EnsueError(f"inspect shows a tagger of one column; this one has {', '.join(self.labels.names)}")
+        labels = self._with_one_head("inspect shows")
         (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in wanted})
         surface = plain.surface(sentence) if isinstance(text, str) else joined(sentence.words)
         facts = self.facts(encoder=self.recipe.describe(), head=self.recipe.head.kind) | {"words": f"{len(read):,}"}
-        return inspect_sentence(self.model, read, self.labels, surface, facts)
+        return inspect_sentence(self.model, read, labels, surface, facts)
 
     def label(
         self,
@@ -160,6 +158,11 @@ class LabelingPipeline(WordPipeline):
                 spans = tuple((word.start, word.end, word.label) for word in tagged)
             yield Candidate((tagged.text,), (), spans, share, np.array([-np.log(share)], np.float32))
 
+    @property
+    def nested(self) -> bool:
+        """Whether spans may overlap."""
+        return isinstance(self.labels, NestedLabels)
+
     def source(
         self,
         location: str | Path | Lines,
@@ -175,7 +178,8 @@ class LabelingPipeline(WordPipeline):
     def format(self, name: str) -> Format:
         """The reader and writer of a format; with the columns of the training data, if these have the same format."""
         words = self.config.get("words") if name == self.config.get("format") else None
-        return format_class(name)(words=words, splitter=self.splitter, scheme=self.labels.scheme or "bio")
+        scheme = self.labels.scheme or "bio"
+        return format_class(name)(words=words, splitter=self.splitter, scheme=scheme, nested=self.nested)
 
     def column(self, format: Format) -> str | None:
         """The column or key of the labels in a format; None for the format's default."""
@@ -254,14 +258,20 @@ class LabelingPipeline(WordPipeline):
             yield source.rest
 
     def portable(self) -> Portable:
-        if isinstance(self.labels, LabelColumns):
-            raise EnsueError(f"ONNX has taggers of one column; this one has {', '.join(self.labels.names)}")
-        return portable(self, self.labels, self.recipe.data.context_words)
+        return portable(self, self._with_one_head("ONNX has"), self.recipe.data.context_words)
+
+    def _with_one_head(self, what: str) -> Labels:
+        """The labels. Raises EnsueError if several heads learn them."""
+        if isinstance(self.labels, Labels):
+            return self.labels
+        found = ", ".join(self.labels.names) if isinstance(self.labels, LabelColumns) else "spans that may overlap"
+        raise EnsueError(f"{what} a tagger of one column; this one has {found}")
 
     def protocol(self, scores: LabelingScores) -> str:
         """How `evaluate` has counted these scores."""
         most = self.recipe.data.context_words
         parts = ["spans are read and counted as conlleval does"] if scores.is_spans else []
+        parts = ["every span counts by itself, also where spans overlap"] if self.nested else parts
         parts += [f"the sentences of a document are read together, up to {most:,} words"] if most else []
         return "; ".join(parts)
 
@@ -288,7 +298,7 @@ class LabelingPipeline(WordPipeline):
             )
         else:
             labeled = tuple(LabeledWord(word, label, *place) for word, label, place in words)
-        found = TaggedSentence(surface.text, labeled, self.labels.has_spans)
+        found = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
         return found if answer.confidence is None else found.judged(answer.confidence)
 
     def _label_window(

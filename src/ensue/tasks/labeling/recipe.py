@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
 from ensue.models.word_specification import (
@@ -34,10 +34,20 @@ class LabelingData(DividedData):
     """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans"). A list
     of columns has a head for each; "feats" one for each attribute, and "lemma" learns edit scripts of the form.
     """
+    nested: Annotated[int, Field(ge=0, le=10)] = 0
+    """Spans may overlap: each class has a head, and so has each further layer where spans of one class overlap, up to
+    this many layers; 0: spans do not overlap.
+    """
     splitter: Splitter = "treebank"
     """How running text is cut into words, in prediction and in data that have text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Consecutive sentences of a document are read together, up to this many words; 0: each sentence by itself."""
+
+    @model_validator(mode="after")
+    def _one_column(self) -> Self:
+        if self.nested and self.label_columns:
+            raise ValueError("data.nested is for one column of spans; data.labels names several")
+        return self
 
     @property
     def label_columns(self) -> list[str]:

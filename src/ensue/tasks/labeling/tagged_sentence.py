@@ -6,15 +6,15 @@ Exported programs carry this file: at the top it imports what works without torc
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ensue.inspection.colors import color_of
 from ensue.nn.heads.single_chain import Posterior
-from ensue.text.label_columns import LabelColumns
+from ensue.text.label_columns import NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
-from ensue.text.schemes import spans
+from ensue.text.schemes import overlapping_spans, spans
 
 MOST_PATHS = 100
 """The most paths that are asked for at once."""
@@ -30,15 +30,29 @@ class Confidence(NamedTuple):
 
     @classmethod
     def of(
-        cls, labels: Labels | LabelColumns, said: Sequence[Any], posterior: Posterior, words: Sequence[str] = (),
+        cls, labels: TaggerLabels, said: Sequence[Any], posterior: Posterior, words: Sequence[str] = (),
         n_best: int = 0,
     ) -> Confidence:  # fmt: skip
         """That of the labels of a sentence, with the `n_best` paths."""
         shares = labels.confidence(said, posterior.marginals, words)
         if not isinstance(labels, Labels):
-            return cls(shares, [], [])
+            return cls(shares, _nested_spans(labels, said, posterior) if isinstance(labels, NestedLabels) else [], [])
         paths = [(labels.decode(path.tolist()), share) for path, share in posterior.best(n_best)] if n_best else []
         return cls(shares, posterior.spans(*labels.span_tags(said)).tolist(), paths)
+
+
+def _nested_spans(labels: NestedLabels, said: Sequence[str], posterior: Posterior) -> list[float]:
+    """The probability of each span: that at least one layer of its class has it. Layers are independent of each
+    other.
+    """
+    shares = []
+    for span in labels.spans(said):
+        missed = 1.0
+        for place, part in labels.layers_of(span.label):
+            asked = part.labels.tags_of_spans([span._replace(label=part.key)])
+            missed *= 1.0 - float(posterior.parts[place].spans(*asked)[0])
+        shares.append(1.0 - missed)
+    return shares
 
 
 class LabeledWord(NamedTuple):
@@ -91,6 +105,8 @@ class TaggedSentence:
     span_probabilities: Sequence[float] = ()
     probability: float | None = None
     """The probability of all labels together; None unless this is one of the `paths` of another one."""
+    overlap: bool = False
+    """Whether the labels write spans that may overlap."""
     paths: Sequence[TaggedSentence] = ()
     """The best paths, if `predict` was called with `n_best`: the text with other labels, the most probable first."""
 
@@ -112,8 +128,8 @@ class TaggedSentence:
 
     @property
     def spans(self) -> list[LabeledSpan]:
-        """The spans that the labels write; empty for plain labels."""
-        found = spans(self.labels) if self.has_spans else []
+        """The spans that the labels write; empty for plain labels. Where they overlap, the outer ones come first."""
+        found = (overlapping_spans if self.overlap else spans)(self.labels) if self.has_spans else []
         places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
         sure: Sequence[float | None] = self.span_probabilities or [None] * len(found)
         return [
@@ -147,11 +163,7 @@ class TaggedSentence:
     def __repr__(self) -> str:
         if not self.has_spans:
             return " ".join(map(repr, self.words))
-        parts, place = [], 0
-        for span in self.spans:
-            parts += [self.text[place : span.start], f"[{span.text} {span.label}]"]
-            place = span.end
-        return "".join([*parts, self.text[place:]])
+        return self._marked(lambda span: "[", lambda span: f" {span.label}]", str)
 
     def _repr_html_(self) -> str:
         paths = (f"<li>{path.probability:.4f} {path._in_colors()}</li>" for path in self.paths)
@@ -159,23 +171,37 @@ class TaggedSentence:
         return f'<div style="line-height:2.2">{self._in_colors()}{listed}</div>'
 
     def _in_colors(self) -> str:
-        pieces: Sequence[LabeledSpan | LabeledWord] = self.spans if self.has_spans else self.words
+        return self._marked(_colored, _named, html.escape)
+
+    def _marked(
+        self, before: Callable[[Piece], str], behind: Callable[[Piece], str], escape: Callable[[str], str]
+    ) -> str:
+        """The text with something before and behind each span, or each word; inner ones end first."""
+        pieces: Sequence[Piece] = self.spans if self.has_spans else self.words
+        marks = [(piece.start, True, -piece.end, before(piece)) for piece in pieces]
+        marks += [(piece.end, False, -piece.start, behind(piece)) for piece in reversed(pieces)]
         parts, place = [], 0
-        for piece in pieces:
-            parts.append(html.escape(self.text[place : piece.start]))
-            label = " ".join((getattr(piece, "columns", None) or {"": piece.label}).values())
-            parts.append(
-                f'<span style="background:{color_of(piece.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"'
-                f'{_title(piece)}>{html.escape(piece.text)} <sub style="opacity:.75">{html.escape(label)}</sub></span>'
-            )
-            place = piece.end
-        return f"{''.join(parts)}{html.escape(self.text[place:])}"
+        for at, _, _, mark in sorted(marks, key=lambda mark: mark[:3]):
+            parts += [escape(self.text[place:at]), mark]
+            place = at
+        return "".join([*parts, escape(self.text[place:])])
 
 
-def _title(piece: LabeledSpan | LabeledWord) -> str:
-    """The attribute with the probability, if it is known."""
+Piece = LabeledSpan | LabeledWord
+
+
+def _colored(piece: Piece) -> str:
+    """The beginning of a colored part, with its probability as a title, if it is known."""
     share = piece.probability if isinstance(piece, LabeledSpan) else piece.confidence
-    return f' title="{share:.4f}"' if isinstance(share, float) else ""
+    title = f' title="{share:.4f}"' if isinstance(share, float) else ""
+    style = f"background:{color_of(piece.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
+    return f'<span style="{style}"{title}>'
+
+
+def _named(piece: Piece) -> str:
+    """The label of a colored part, and its end."""
+    label = " ".join((getattr(piece, "columns", None) or {"": piece.label}).values())
+    return f' <sub style="opacity:.75">{html.escape(label)}</sub></span>'
 
 
 def _rounded(share: float | None) -> float:

@@ -29,7 +29,7 @@ from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import Words
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.labeling.decoding import SentenceGroups, placed
-from ensue.text.label_columns import LabelColumns
+from ensue.text.label_columns import LabelColumns, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
 
@@ -42,24 +42,24 @@ CONTEXT = 8
 """The most words that are shown on each side."""
 
 
-def scores_of(labels: Labels | LabelColumns, answers: Iterable[Judged]) -> LabelingScores:
+def scores_of(labels: TaggerLabels, answers: Iterable[Judged]) -> LabelingScores:
     """The scores, in constant memory."""
     if isinstance(labels, LabelColumns):
         columns = ColumnsTally(labels)
         for right, said in answers:
             columns.add(right, said)
         return columns.scores()
-    tally = LabelingTally(spans=labels.has_spans)
+    tally = LabelingTally(spans=labels.has_spans, read=labels.spans)
     for right, said in answers:
         tally.add(right, said)
     return tally.scores(known=labels.names)
 
 
-def items_of(labels: Labels | LabelColumns, answers: Iterable[Judged], unit: str) -> ScoredItems:
+def items_of(labels: TaggerLabels, answers: Iterable[Judged], unit: str) -> ScoredItems:
     """The items of these scores, for a test of differences."""
-    rows, spans = ItemRows(), labels.has_spans
+    rows, spans = ItemRows(), None if isinstance(labels, LabelColumns) or not labels.has_spans else labels.spans
     for right, said in answers:
-        rows.append((*right_tokens(right, said), *(right_spans(right, said) if spans else ())))
+        rows.append((*right_tokens(right, said), *(right_spans(right, said, spans) if spans else ())))
     return rows.scored(unit, {"accuracy": ratio(0, 1)} | ({"f1": f1(2, 3, 4)} if spans else {}))
 
 
@@ -135,7 +135,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         self,
         train: Labeled,
         valid: Labeled | None,
-        labels: Labels | LabelColumns,
+        labels: TaggerLabels,
         sizes: BatchSizes,
         *,
         key: str = "",
@@ -163,7 +163,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
-def tags_of(data: Labeled, labels: Labels | LabelColumns, key: str) -> Ragged:
+def tags_of(data: Labeled, labels: TaggerLabels, key: str) -> Ragged:
     """The ids of the tags of all sentences. They are mapped from the cache, if the data are there under `key`."""
 
     def encoded() -> Kept:
@@ -176,11 +176,11 @@ def tags_of(data: Labeled, labels: Labels | LabelColumns, key: str) -> Ragged:
     columns = (in_cache(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
     assert columns is not None
     tags, sentences = columns.columns["tags"], data.contexts.sentences
-    values = tags.array.reshape(-1, len(labels.learned)) if isinstance(labels, LabelColumns) else tags.array
+    values = tags.array if isinstance(labels, Labels) else tags.array.reshape(-1, len(labels.learned))
     return Ragged(values, sentences.starts, sentences.lengths, tags.file)
 
 
-def evaluate_tagger(model: Tagger, data: Labeled, labels: Labels | LabelColumns) -> LabelingScores:
+def evaluate_tagger(model: Tagger, data: Labeled, labels: TaggerLabels) -> LabelingScores:
     """The scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")

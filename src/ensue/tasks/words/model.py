@@ -23,8 +23,8 @@ from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.tasks.words.tuned import Tuned
-from ensue.text.label_columns import LabelColumns
-from ensue.text.labels import Classes, Labels
+from ensue.text.label_columns import TaggerLabels
+from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokenizer import UNKNOWN
 
@@ -50,7 +50,7 @@ class WordParts(ModelParts):
 
     lexicon: Lexicon
     pretrained: Tensor | None
-    labels: Labels | LabelColumns | Classes
+    labels: TaggerLabels | Classes
     contextual: tuple[LayersShape, ...] = field(default=(), kw_only=True)
     tuned: Tuned | None = field(default=None, kw_only=True)
     """The run whose layers are the encoder."""
