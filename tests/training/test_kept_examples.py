@@ -16,6 +16,7 @@ from ensue.cache_folders import cache_directory
 from ensue.data import compact_texts, kept_columns, sources
 from ensue.data.buckets import Buckets
 from ensue.data.documents import Document
+from ensue.data.kept_columns import Kept, in_cache
 from ensue.data.parallel import working
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
@@ -141,6 +142,7 @@ def test_a_damaged_file_is_made_anew(case: Case) -> None:
         b"",
         content[:40] + b"x" + content[41:],
         b"x" + content[1:],
+        content[:-200] + bytes([content[-200] ^ 1]) + content[-199:],
         content.replace(b'["', b"[[", 1),
     ):
         kept_file().write_bytes(damaged)
@@ -148,6 +150,29 @@ def test_a_damaged_file_is_made_anew(case: Case) -> None:
         assert kept_file().read_bytes() == content
     job(case._replace(settings=case.settings | {"data.valid_fraction": 0.3}))
     assert len(list(cache_directory().glob("*.rows"))) == 2 * number
+
+
+def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = compact_texts.Numbers("i")
+    numbers.add(np.arange(100_000))
+    made = Kept({"train": compact_texts.Columns({"numbers": numbers})}, {})
+    in_cache("key", lambda: made)
+    content = kept_file().read_bytes()
+    kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_columns, "WHOLE_BYTES", 0)
+        train = in_cache("key", refuse).parts["train"]
+    assert train is not None
+    found = train.columns["numbers"]
+    assert found.read(slice(7, 12_000)).tolist() == [*range(7, 12_000)]
+    assert found.read(np.array([[90_000], [3]])).tolist() == [[90_000], [3]]
+    with pytest.raises(DataError, match="damaged: bytes 196"):
+        found.read(np.array([50_000]))
+    assert not list(cache_directory().glob("*.rows"))
+    in_cache("key", lambda: made)
+    kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
+    in_cache("key", lambda: made)
+    assert kept_file().read_bytes() == content
 
 
 @pytest.mark.usefixtures("all_kept")

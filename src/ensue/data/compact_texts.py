@@ -112,6 +112,7 @@ class Numbers:
         """A copy of the numbers at these places."""
         found = self.array[places]
         if self.file is not None:
+            self.file.check(self.array, places)
             found = found.copy()
             self.file.touched(found.nbytes, len(places) if isinstance(places, np.ndarray) else 1)
         return found
@@ -321,7 +322,7 @@ class Texts(Sequence[tuple[str, ...]]):
 
     def __getitem__(self, row: int) -> tuple[str, ...]:  # type: ignore[override]  # a text at a time
         start, stop = self.starts[row : row + 2].tolist()
-        return tuple(self.words.values[id] for id in self.words.ids[start:stop].tolist())
+        return tuple(self.words.values[id] for id in self.words.numbers.read(slice(start, stop)).tolist())
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         for piece in _pieces_of(self.starts[1:]):
@@ -446,6 +447,8 @@ class Ragged:
                 self.file.release()
 
     def _read(self, places: NDArray[np.int64] | slice) -> NDArray[np.integer]:
+        if self.file is not None:
+            self.file.check(self.values, places)
         return self.values[places] if self.table is None else self.table[self.values[places]]
 
     def __getitem__(self, row: int) -> NDArray[np.integer]:

@@ -1,6 +1,7 @@
 """Examples in a file of the cache, from where their columns are mapped: what has been read once is not read again.
 
-A file is a head, its JSON, and the arrays of all columns, each at a multiple of 64 bytes. It is complete or absent.
+A file is a head, its JSON, the arrays of all columns, each at a multiple of 64 bytes, and the checksums of the blocks
+of these. It is complete or absent.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from ensue.cache import put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Column, Columns, Numbers, StringColumn, Texts, pieces
 from ensue.data.files import readable
-from ensue.data.mapped_file import MappedFile
+from ensue.data.mapped_file import BLOCK_BYTES, Checksums, MappedFile
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 from ensue.version import VERSION
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when files are read otherwise, or when what is written changes."""
 LEAST_BYTES = 1 << 20
 """Files of fewer bytes are read anew each time."""
+WHOLE_BYTES = 1 << 26
+"""Numbers of fewer bytes are checked when their file is opened, others block by block as they are read."""
 _MAGIC = b"ensuerow"
 _HEAD = struct.Struct("<8sIIQ")
 """Magic, the CRC-32 of the JSON, its size, and that of the file."""
@@ -111,14 +114,18 @@ def _write(found: Kept, path: Path) -> None:
         described[part] = columns
     content = json.dumps({"facts": found.facts, "parts": described}).encode()
     with path.open("wb") as file:
-        begin = _aligned(_HEAD.size + len(content))
-        size = begin + sum(_aligned(array.nbytes) for _, array in arrays)
+        begin, sums = _aligned(_HEAD.size + len(content)), Checksums()
+        length = sum(_aligned(array.nbytes) for _, array in arrays)
+        size = begin + length + 4 * (length // BLOCK_BYTES + 1)
         file.write((_HEAD.pack(_MAGIC, zlib.crc32(content), len(content), size) + content).ljust(begin, b"\0"))
         for column, array in arrays:
             for piece in pieces(len(array)):
-                file.write(array[piece].tobytes())
+                sums.add(data := array[piece].tobytes())
+                file.write(data)
                 column.release()
-            file.write(bytes(_aligned(array.nbytes) - array.nbytes))
+            sums.add(padding := bytes(_aligned(array.nbytes) - array.nbytes))
+            file.write(padding)
+        file.write(sums.of_blocks())
 
 
 def _opened(path: Path, key: str) -> Kept | None:
@@ -133,16 +140,22 @@ def _opened(path: Path, key: str) -> Kept | None:
         used(path)
         index = parse_json(content)
         at, parts = _aligned(_HEAD.size + length), {}
+        numbers = [array for columns in index["parts"].values() for _, arrays in columns.values() for array in arrays]
+        end = at + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
+        mapped.checked_by(mapped.array("<u4", (end - at) // BLOCK_BYTES + 1, end), at)
         for part, columns in index["parts"].items():
             found: dict[str, Column] = {}
             for name, (kind, described) in columns.items():
                 arrays = {}
                 for own, code, count in described:
                     arrays[own] = mapped.array(code, count, at)
+                    if arrays[own].nbytes < WHOLE_BYTES or own not in ("ids", "numbers"):
+                        mapped.check(arrays[own])
                     at += _aligned(arrays[own].nbytes)
                 found[name] = KINDS[kind].of(arrays, mapped)
             parts[part] = Columns(found) if found else None
-    except (OSError, struct.error, ParseError):
+            mapped.release()
+    except (OSError, struct.error, ParseError, DataError):
         return None
     return Kept(parts, index["facts"], key)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.mapped_file import MappedFile
+from ensue.data.mapped_file import Checksums, MappedFile
 from ensue.errors import DataError
 
 _HEADER = struct.Struct("<8sIIQQQ")
@@ -117,7 +116,7 @@ def write_tokens(
 ) -> None:
     """Writes the ids of `pieces`, in the fewest bytes per id. A piece is ids and the number of their characters."""
     size = 1 if vocabulary_size <= 1 << 8 else 2 if vocabulary_size <= 1 << 16 else 4
-    sums = _Checksums()
+    sums = Checksums(_PAGE, _HEADER.size)
     count = unknown = characters = 0
     with path.open("wb") as file:
         file.write(bytes(_HEADER.size))
@@ -128,14 +127,14 @@ def write_tokens(
             count += len(ids)
             unknown += 0 if unknown_id is None else int(np.count_nonzero(ids == unknown_id))
             characters += piece_characters
-        file.write(sums.of_pages())
+        file.write(sums.of_blocks())
         file.seek(0)
         file.write(TokenHeader(size, sums.whole, count, unknown, characters).bytes)
 
 
 def check_tokens(path: Path) -> None:
     """Raises DataError unless the ids at `path` and their checksums are those that were written. They are read once."""
-    sums = _Checksums()
+    sums = Checksums(_PAGE, _HEADER.size)
     with path.open("rb") as file:
         header = _read_header(file.read(_HEADER.size), path)
         rest = header.file_bytes - _HEADER.size
@@ -143,31 +142,8 @@ def check_tokens(path: Path) -> None:
             sums.add(block)
             rest -= len(block)
         after = file.read(4 * header.pages + 1)
-    if rest or sums.whole != header.crc or after not in (b"", sums.of_pages()):
+    if rest or sums.whole != header.crc or after not in (b"", sums.of_blocks()):
         raise DataError("the ids are damaged", path)
-
-
-class _Checksums:
-    """The CRC-32 of all ids, and that of the ids in each page of their file."""
-
-    def __init__(self) -> None:
-        self.whole, self._pages = 0, array("I")
-        self._page, self._room = 0, _PAGE - _HEADER.size
-        """The checksum of the page that is not full, and how many bytes it still takes."""
-
-    def add(self, data: bytes) -> None:
-        """Takes the next ids."""
-        self.whole = zlib.crc32(data, self.whole)
-        view = memoryview(data)
-        while len(view) >= self._room:
-            self._pages.append(zlib.crc32(view[: self._room], self._page))
-            view = view[self._room :]
-            self._page, self._room = 0, _PAGE
-        self._page, self._room = zlib.crc32(view, self._page), self._room - len(view)
-
-    def of_pages(self) -> bytes:
-        """The checksums of all pages that have ids, or room for one at the end."""
-        return np.array([*self._pages, self._page], "<u4").tobytes()
 
 
 class TokenHeader(NamedTuple):

@@ -55,12 +55,12 @@ class Documents(Columns):
     @property
     def num_cut(self) -> int:
         """How many were cut."""
-        return int(np.count_nonzero(self.columns["cut"].array))
+        return int(np.count_nonzero(self.columns["cut"].read(slice(None))))
 
     @property
     def num_empty(self) -> int:
         """How many have no word."""
-        return int(np.count_nonzero(self.columns["empty"].array))
+        return int(np.count_nonzero(self.columns["empty"].read(slice(None))))
 
     @property
     def forms(self) -> set[str]:

@@ -99,7 +99,7 @@ class Sentences(Columns):
     @property
     def sizes(self) -> NDArray[np.int64]:
         """How many sentences each context has that is read in one piece."""
-        return np.diff(np.flatnonzero(self.columns["goes_on"].array == 0), append=len(self))
+        return np.diff(np.flatnonzero(self.columns["goes_on"].read(slice(None)) == 0), append=len(self))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""

@@ -229,7 +229,7 @@ class SubwordTexts:
         for row in rows.tolist():
             parts = []
             for forms, pieces, words in zip(self.forms, self.pieces, self.words, strict=True):
-                numbers = words.values[words.starts[row] : words.starts[row + 1]].tolist()
+                numbers = words[row].tolist()
                 first = self.reader.pieces([forms[number] for number in numbers[:1]], first=True)
                 parts.append([*first, *(pieces[number] for number in numbers[1:])])
             found.append(parts)
