@@ -279,14 +279,15 @@ class NotebookReporter(Reporter):
             self._show()
 
     def _show(self) -> None:
-        began = time.monotonic()
+        is_first, began = self.handle is None, time.monotonic()
         page = self.display.HTML(html(list(self._progress())))
-        if self.handle is None:
+        if is_first:
             self.handle = self.display.display(page, display_id=True)
         else:
             self.handle.update(page)
         now = time.monotonic()
-        self.due_at = now + max(SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST * (now - began))
+        cost = 0.0 if is_first else now - began  # the first one imports and compiles the templates
+        self.due_at = now + max(SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST * cost)
 
     def _progress(self) -> Iterator[Section]:
         shown = {
