@@ -38,26 +38,16 @@ class ClassificationScores(LabelsScores):
     often.
     """
 
+    in_json = (
+        "accuracy", "macro_f1", "examples", "per_label", "weighted_f1", "micro_f1", "calibration_error", "labels",
+        "confusion", "unknown_labels",
+    )  # fmt: skip
     weighted_f1: float
     micro_f1: float
     examples: int
     labels: list[str]
     confusion: list[list[int]] | None
     calibration_error: float
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "accuracy": self.accuracy,
-            "macro_f1": self.macro_f1,
-            "examples": self.examples,
-            "per_label": self.per_label_json,
-            "weighted_f1": self.weighted_f1,
-            "micro_f1": self.micro_f1,
-            "calibration_error": self.calibration_error,
-            "labels": self.labels,
-            "confusion": self.confusion,
-            "unknown_labels": self.unknown_labels,
-        }
 
     @property
     def headline(self) -> tuple[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -44,11 +44,6 @@ class LabelsScores(Scores):
     macro_f1: float
     per_label: dict[str, LabelScore]
     unknown_labels: dict[str, int]
-
-    @property
-    def per_label_json(self) -> dict[str, dict[str, Any]]:
-        """The scores of each label as JSON values."""
-        return {label: asdict(score) for label, score in self.per_label.items()}
 
     @property
     @abstractmethod

@@ -33,6 +33,10 @@ class LabelingScores(LabelsScores):
     (gold, predicted, count).
     """
 
+    in_json = (
+        "accuracy", "precision", "recall", "f1", "tokens", "per_label", "macro_f1", "sentences", "confusion",
+        "unknown_labels",
+    )  # fmt: skip
     is_spans: bool
     precision: float
     recall: float
@@ -49,20 +53,8 @@ class LabelingScores(LabelsScores):
         return labels, [[self.pairs[gold, predicted] for predicted in labels] for gold in labels]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "accuracy": self.accuracy,
-            "precision": self.precision,
-            "recall": self.recall,
-            "f1": self.f1,
-            "tokens": self.tokens,
-            "per_label": self.per_label_json,
-            "macro_f1": self.macro_f1,
-            "sentences": self.sentences,
-            "confusion": [
-                {"gold": gold, "predicted": predicted, "count": count} for gold, predicted, count in self.confusion
-            ],
-            "unknown_labels": self.unknown_labels,
-        }
+        names = ("gold", "predicted", "count")
+        return super().as_json() | {"confusion": [dict(zip(names, row, strict=True)) for row in self.confusion]}
 
     @property
     def headline(self) -> tuple[str, float]:

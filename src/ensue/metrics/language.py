@@ -16,6 +16,7 @@ class LanguageScores(SummedScores):
     low. Scores of parts can be added. Without tokens (or characters) the means are NaN, in JSON null.
     """
 
+    in_json = ("nats_per_token", "perplexity", "bits_per_character", "tokens", "characters", "unknown")
     total_nats: float
     tokens: int
     characters: int
@@ -35,16 +36,6 @@ class LanguageScores(SummedScores):
     def bits_per_character(self) -> float:
         """`total_nats / (ln 2 · characters)`, which can be compared across tokenizers."""
         return mean(self.total_nats, math.log(2) * self.characters)
-
-    def as_json(self) -> dict[str, float | int | None]:
-        return {
-            "nats_per_token": finite(self.nats_per_token),
-            "perplexity": finite(self.perplexity),
-            "bits_per_character": finite(self.bits_per_character),
-            "tokens": self.tokens,
-            "characters": self.characters,
-            "unknown": self.unknown,
-        }
 
     def summary(self) -> str:
         return (

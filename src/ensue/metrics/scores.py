@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Self
 
 from ensue.inspection.notebook import ShownScores
 
 
 @dataclass(frozen=True)
 class Scores(ShownScores, ABC):
-    """Scores by name: the fields of a subclass."""
+    """Scores by name: the fields of a subclass, or those fields and properties that are `in_json`."""
+
+    in_json: ClassVar[tuple[str, ...]] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `evaluate --json`."""
-        return asdict(self)
+        return {key: _json(getattr(self, key)) for key in self.in_json} or asdict(self)
 
     @abstractmethod
     def summary(self) -> str:
@@ -42,6 +44,14 @@ def perplexity(nats: float) -> float:
         return math.exp(nats)
     except OverflowError:
         return math.inf
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _json(part) for name, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return finite(value) if isinstance(value, float) else value
 
 
 def finite(number: float) -> float | None:

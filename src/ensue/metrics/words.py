@@ -60,6 +60,7 @@ class AnalogyScores(Scores):
     the same for each section.
     """
 
+    in_json = ("accuracy", "right", "covered", "questions")
     right: int
     covered: int
     questions: int
@@ -71,9 +72,9 @@ class AnalogyScores(Scores):
         return self.right / self.covered if self.covered else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        names = ("accuracy", "right", "covered", "questions")
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return found | ({"sections": {n: part.as_json() for n, part in self.sections.items()}} if self.sections else {})
+        return super().as_json() | (
+            {"sections": {n: part.as_json() for n, part in self.sections.items()}} if self.sections else {}
+        )
 
     def summary(self) -> str:
         return f"accuracy {self.accuracy:.4f}, {self.covered:,} of {self.questions:,} questions"

@@ -168,6 +168,7 @@ SCORED_WORDS = 4096
 class ContextScores(Scores):
     """The loss of a model of contexts in nats, summed over `tokens` words, each beside `negatives` words of noise."""
 
+    in_json = ("noise_nats", "tokens", "unknown", "negatives")
     total_nats: float
     tokens: int
     unknown: int
@@ -177,14 +178,6 @@ class ContextScores(Scores):
     def noise_nats(self) -> float:
         """The mean loss of a word."""
         return mean(self.total_nats, self.tokens)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "noise_nats": finite(self.noise_nats),
-            "tokens": self.tokens,
-            "unknown": self.unknown,
-            "negatives": self.negatives,
-        }
 
     def summary(self) -> str:
         return f"{self.noise_nats:.4f} nats per word beside {self.negatives} words of noise"

@@ -19,7 +19,7 @@ from ensue.inspection.pieces import properties_of
 from ensue.inspection.token_page import MOST_SHOWN, Predictions, shown, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
 from ensue.inspection.units import Units, correlations, named, unit_taps
-from ensue.models.bidirectional import BidirectionalModel, ContextModel
+from ensue.models.bidirectional import BidirectionalModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch
 from ensue.tasks.bidirectional_language_modeling.words import WordReader
@@ -188,7 +188,8 @@ FITS = 8
 def inspect_words(
     pipeline: ContextualPipeline, reader: WordReader, whole: Sequence[str], table: WordTable | None, recipe: str
 ) -> Inspection:
-    """The words of a text in a model, read in one piece; `table` has the words that could fit in their places.
+    """The words of a text in a model, read in one piece; the `table` of a model of contexts has the words that could
+    fit in their places.
 
     `recipe` describes the model. Raises EnsueError for a text without words.
     """
@@ -196,7 +197,6 @@ def inspect_words(
         raise EnsueError("there is nothing to look into: the text has no words")
     words, head = whole[:MOST_WORDS], getattr(pipeline.model, "head", None)
     last = pipeline.layers_of_words([words])[0][-1]
-    contexts = last[:MOST_MAPPED] if isinstance(pipeline.model, ContextModel) and table is not None else last[:0]
     view = view_words(
         pipeline.model,
         reader,
@@ -205,7 +205,7 @@ def inspect_words(
         head=head if isinstance(head, SoftmaxHead) else None,
         length=len(whole),
         last=last[:MOST_MAPPED],
-        fits=[] if table is None else [table.neighbors(context, FITS) for context in contexts],
+        fits=[] if table is None else [table.neighbors(context, FITS) for context in last[:MOST_MAPPED]],
     )
     sections = bidirectional_sections(view, reader.tokenizer)
     unknown = int((view.ids == reader.tokenizer.unknown_id).sum())
