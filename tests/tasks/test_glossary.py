@@ -117,8 +117,9 @@ def test_whole_words() -> None:
 
 def test_demands_that_cost_least_come_first() -> None:
     """By the mean over all tokens the longer output would: -12 / 9 against -9 / 5."""
-    found = demands([("", "Ufer")], "x")
+    found, texts = demands([("", "Ufer")], "x"), {4: "am Ufer", 8: "am am. Ufer", 3: "am Uferweg"}
     found.learn([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
     appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)
-    cut, lacking = inside._replace(is_complete=False), inside._replace(lacks=((1,),))
-    assert found.ranked([lacking, cut, appended, inside]) == [inside, appended, cut, lacking]
+    cut, lacking = inside._replace(is_complete=False), Hypothesis((1,) * 3, -0.5, -2.0)
+    ranked = found.ranked([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
+    assert ranked == [inside, appended, cut, lacking]

@@ -134,25 +134,29 @@ class Demands:
         """The targets of the terms that an output does not meet, as the glossary has them."""
         return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_met(text))
 
-    def ranked(self, found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    def ranked(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
         """The hypotheses, the best first: those whose demands cost least.
 
         A word that the model would not write costs much, once. By a mean over all tokens it would cost less in a longer
         output, and what the model does not want would be written behind all else. So the log-probability that a token
         has in the output without demands is taken from each token.
         """
-        return sorted(
-            found,
-            key=lambda one: (len(one.lacks), not one.is_complete, self.rate * (len(one.ids) + 1) - one.log_probability),
-        )
 
-    def learn(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> bool:
-        """Takes up what the hypotheses of a search need to be as demanded; returns whether there is something new."""
+        def order(one: Hypothesis) -> tuple[int, bool, float]:
+            cost = self.rate * (len(one.ids) + 1) - one.log_probability
+            return len(self.unmet(decode(one.ids))), not one.is_complete, cost
+
+        return sorted(found, key=order)
+
+    def learn(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
+        """Takes up what a search needs so that its `n_best` hypotheses are as demanded, from all that it found. Returns
+        whether there is something new.
+        """
         before = self.required, len(self.forbidden), self.widening
         if not self.required:  # as the model writes
             self.rate = found[0].log_probability / (len(found[0].ids) + 1)
-        for each in found:
-            text = decode(each.ids)
+        texts = [decode(each.ids) for each in found]
+        for each, text in zip(found, texts, strict=True) if any(map(self.unmet, texts[:n_best])) else ():
             for term in self.terms:
                 if not term.is_met(text):
                     self._forbid(term, each.ids, decode) if term.is_forbidden else self._require(term, each.ids, decode)

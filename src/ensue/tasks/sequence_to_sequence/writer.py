@@ -157,6 +157,7 @@ class Writer(Predictor, Generic[ItemT]):
     def _as_demanded(self, items: Sequence[ItemT], demands: Sequence[Demands]) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, searched again as long as that helps to meet the demands."""
         found: list[list[Hypothesis]] = [[] for _ in items]
+        decodes = [partial(self.decoded, item=item) for item in items]
         rows, search = list(range(len(items))), self.search
         for _ in range(MOST_SEARCHES):
             kinds = {row: (demands[row].width(search.width, WIDEST), bool(demands[row].required)) for row in rows}
@@ -168,9 +169,9 @@ class Writer(Predictor, Generic[ItemT]):
                     limits=[demands[row].limit for row in own], demands=[demands[row] for row in own],
                 )  # fmt: skip
                 for row, hypotheses in zip(own, searched, strict=True):
-                    found[row] = demands[row].ranked(hypotheses)[: search.n_best] if is_demanding else hypotheses
-            rows = [row for row in rows if demands[row].learn(found[row], partial(self.decoded, item=items[row]))]
-        return found
+                    found[row] = demands[row].ranked(hypotheses, decodes[row]) if is_demanding else hypotheses
+            rows = [row for row in rows if demands[row].learn(found[row], decodes[row], n_best=search.n_best)]
+        return [each[: search.n_best] for each in found]
 
     def _demanded(self, item: ItemT, demands: Demands, found: list[Hypothesis]) -> Output:
         output = self._output(item, found)
