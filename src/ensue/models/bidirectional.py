@@ -71,6 +71,11 @@ class BidirectionalModel(nn.Module):
         vocabulary.
         """
 
+    @property
+    def fitting(self) -> Float[Tensor, "V d"] | None:
+        """The vectors of the words that contexts are near, in a model of contexts."""
+        return None
+
     @abstractmethod
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
         """Begins as suits the counts of the words in the vocabulary."""
@@ -191,6 +196,10 @@ class ContextModel(BidirectionalModel):
     @property
     def d_layers(self) -> int:
         return self.targets.d_out
+
+    @property
+    def fitting(self) -> Tensor:
+        return self.targets.weight
 
     def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
         """The vector of the word and that of its context, of which the word is no part."""

@@ -16,7 +16,7 @@ from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
-from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
+from ensue.models.bidirectional import FIRST_WORD, BidirectionalModel
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
@@ -130,7 +130,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return self._table_of_words().neighbors(np.mean(vectors, axis=0), count, without=words)
 
     def _context_of(self, words: Sequence[str]) -> NDArray[np.float32]:
-        if not isinstance(self.model, ContextModel):
+        if self.model.fitting is None:
             raise EnsueError(f'a gap, written {GAP}, is for models with head.kind = "context"; this one has "softmax"')
         if words.count(GAP) > 1:
             raise EnsueError(f"{words.count(GAP)} gaps, written {GAP}; expected one")
@@ -138,7 +138,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return context
 
     def _vector(self, word: str) -> NDArray[np.float32]:
-        if not isinstance(self.model, BidirectionalLanguageModel) or self.reader.longest is None:
+        if self.model.fitting is not None or self.reader.longest is None:
             found = self._table_of_words().find(word)
             if found is None:
                 raise EnsueError(f'no vector for the word "{word}"{nearest(word, self._table_of_words().words)}')
@@ -152,10 +152,9 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
             words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
             if not words:
                 raise EnsueError("this model has no vocabulary whose words could be neighbors")
-            if isinstance(self.model, ContextModel):
-                vectors = self.model.targets.weight[LINE_END + 1 :].detach().float().cpu().numpy()
-            else:
-                vectors = self._vectors_of(words)
+            fitting = self.model.fitting
+            known = None if fitting is None else fitting[LINE_END + 1 :].detach().float().cpu().numpy()
+            vectors = self._vectors_of(words) if known is None else known
             self._table = WordTable(words, vectors)
         return self._table
 
@@ -205,9 +204,8 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
         Raises EnsueError for a text without words.
         """
-        is_context = isinstance(self.model, ContextModel)
         check_type("the text", text, str, "a string")
-        table = self._table_of_words() if is_context else None
+        table = None if self.model.fitting is None else self._table_of_words()
         return inspect_words(self, self.reader, self.words_of(text), table, self.recipe.describe())
 
     def evaluate(

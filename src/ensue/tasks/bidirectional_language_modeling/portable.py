@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BothDirections, ContextModel
+from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BothDirections
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReader
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
@@ -99,7 +99,7 @@ class WaysReading(PortableReading):
 
 def reading_of(reader: WordReader, model: Any) -> WaysReading:
     """How texts are read. A word is read whole, so that all poolings of its pieces are the same."""
-    framing, is_context = Framing(tokenizer=reader.tokenizer), isinstance(model, ContextModel)
+    framing, is_context = Framing(tokenizer=reader.tokenizer), model.fitting is not None
     return WaysReading(framing=framing, pooling="mean", words=reader, is_context=is_context)
 
 
