@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,6 @@ class ClassificationPipeline(Choosing, WordPipeline):
 
     recipe: ClassificationRecipe
     labels: Classes
-    typed: ClassVar[str] = "plain"
 
     def predict(self, texts: Iterable[str | tuple[str, str]], *, at_least: float | None = None) -> list[Classified]:
         """The labels of each text; a text is a string, or two of them for a model of pairs.
@@ -251,7 +250,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        source, parts = self._given(location, format, encoding)
+        source, parts = self._in_parts(location, format, encoding)
         num_empty = 0
         for document, labels, probabilities in chain.from_iterable(self.classify(part, shard) for part in parts):
             shares = self._shares(probabilities)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 
 from ensue.data.lines import Lines
-from ensue.data.sources import TextSource, is_stream, stream_lines, stream_name
+from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
@@ -133,6 +133,9 @@ class Pipeline(Shown, ABC):
 class Predictor(Pipeline):
     """A model that says something of each text."""
 
+    typed: ClassVar[str] = "plain"
+    """The format of texts that a person types."""
+
     @abstractmethod
     def predict(self, texts: Any) -> list[Any]:
         """The model's prediction for each text."""
@@ -174,6 +177,13 @@ class Predictor(Pipeline):
             except EnsueError as error:
                 raise DataError(str(error), stream_name(location), number) from None
             yield (json.dumps(answer, ensure_ascii=False) if as_json else self.line_of(text, answer)) + "\n"
+
+    def _opened(self, location: str, *, format: str | None, encoding: str, is_labeled: bool = False) -> Any:
+        """The `source` of a file or a stream ("-": stdin)."""
+        if not is_stream(location):
+            return self.source(location, format=format, encoding=encoding, is_labeled=is_labeled)
+        format = format or (self.typed if is_typed(location) and not is_labeled else None)
+        return self.source(stream_lines(location, encoding), format=format, is_labeled=is_labeled)
 
     def line_of(self, text: str, answer: Any) -> str:
         """A text and its prediction as a line."""

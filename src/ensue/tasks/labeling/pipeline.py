@@ -244,7 +244,7 @@ class LabelingPipeline(WordPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        source, parts = self._given(location, format, encoding)
+        source, parts = self._in_parts(location, format, encoding)
         for answer in chain.from_iterable(self.label(part, confidence=as_json, shard=shard) for part in parts):
             if as_json:
                 yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"

@@ -15,7 +15,7 @@ from ensue.arguments import check_path, check_texts
 from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
-from ensue.data.sources import is_stream, is_typed, stream_lines
+from ensue.data.sources import is_typed
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
@@ -244,7 +244,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         shard: Shard = WHOLE,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
-        source = self._given(location, format=format, encoding=encoding, is_labeled=False)
+        source = self._opened(location, format=format, encoding=encoding, is_labeled=False)
         aligner = self.aligned if as_json else None
         return output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
 
@@ -252,15 +252,8 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
     ) -> Iterator[str]:
         """The lines of `ensue score`: one for each pair ("-": stdin)."""
-        source = self._given(location, format=format, encoding=encoding, is_labeled=True)
+        source = self._opened(location, format=format, encoding=encoding, is_labeled=True)
         return score_lines(self, source, as_json=as_json)
-
-    def _given(self, path: str, *, format: str | None, encoding: str, is_labeled: bool) -> PairSource:
-        """The pairs of a file or a stream, in the layout of the training data."""
-        if not is_stream(path):
-            return self.source(path, format=format, encoding=encoding, is_labeled=is_labeled)
-        format = format or ("plain" if is_typed(path) and not is_labeled else None)
-        return self.source(stream_lines(path, encoding), format=format, is_labeled=is_labeled)
 
     def evaluate(
         self,

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
-from ensue.data.sources import is_stream, is_typed, stream_lines
+from ensue.data.sources import is_typed
 from ensue.data.vector_index import VectorIndex
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.features import ReadWords
@@ -45,8 +45,6 @@ class WordPipeline(Predictor):
     """The base of the pipelines of taggers and classifiers: cuts texts into words, and turns words into vectors."""
 
     recipe: WordsRecipe
-    typed: ClassVar[str]
-    """The format of texts that a person types."""
 
     def __init__(
         self,
@@ -94,13 +92,10 @@ class WordPipeline(Predictor):
     ) -> Any:
         """The texts of a file; with the columns of the training data, if the file has them."""
 
-    def _given(self, location: str, format: str | None, encoding: str) -> tuple[Any, Iterable[Iterable[Any]]]:
+    def _in_parts(self, location: str, format: str | None, encoding: str) -> tuple[Any, Iterable[Iterable[Any]]]:
         """The texts of a file or a stream, and the parts in which they are read: what a person types, one by one."""
-        is_slow = is_typed(location)
-        given = stream_lines(location, encoding) if is_stream(location) else location
-        format = format or (self.typed if is_slow else None)
-        source = self.source(given, format=format, encoding=encoding, is_labeled=False)
-        return source, ([text] for text in source) if is_slow else [source]
+        source = self._opened(location, format=format, encoding=encoding)
+        return source, ([text] for text in source) if is_typed(location) else [source]
 
     def _answered(
         self,
