@@ -8,12 +8,13 @@ import pytest
 import torch
 
 import ensue
-from ensue.data.pairs import Pair
+from ensue.data.pairs import Pair, PairLayout
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.notices import Notice
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.runs.schema import checked
 from ensue.tasks.sequence_to_sequence import decoding
-from ensue.tasks.sequence_to_sequence.model import SequenceConfig
+from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts, SequenceConfig
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from training.tiny import run_tiny, some_slow
@@ -307,6 +308,20 @@ def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Pat
     with pytest.raises(EnsueError, match="no glossary and no markup"):
         kept.portable()
     assert kept.predict(["<br/>", ""])[0].text == "<br/>"
+
+
+def test_markup_without_attention_goes_by_position(runs: Path) -> None:
+    attention, _ = DECODERS["plain"]
+    recipe = pair_recipe(runs / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention)
+    parts = EncoderDecoderParts(PairCoder.train([Pair(("a b c d",), ("a b c d",))], recipe.tokenizer, None))
+    layout = PairLayout("tsv")
+    model = SequencePipeline(parts.build(recipe), parts.coder, recipe=recipe, layout=layout, ratio=1.0, run="plain")
+    with pytest.warns(Notice, match="plain: the model has no attention; markup goes where it is in the source"):
+        (output,) = model.with_search(min_tokens=4).predict(["<b>a b</b> c d {x}"], keep_markup=True)
+    words = re.sub(r"</?b>", "", output.text).split()
+    assert words[-1] == "{x}"
+    assert output.text.split()[0].startswith("<b>")
+    assert " </b>" not in output.text
 
 
 def test_the_places_of_the_tokens_of_a_source() -> None:

@@ -72,7 +72,8 @@ def test_a_file_of_terms(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Bank\tUfer\r\n\n\t!Bank\n", encoding="utf-8")
     terms = Glossary.of(path, side("words")).terms
-    assert [term[:4] for term in terms] == [("Bank", "Ufer", False, f"{path}:1"), ("", "Bank", True, f"{path}:3")]
+    known = [(term.source, term.target, term.is_forbidden, term.where) for term in terms]
+    assert known == [("Bank", "Ufer", False, f"{path}:1"), ("", "Bank", True, f"{path}:3")]
     path.write_text("Bank\tUfer\nBank Ufer\n", encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}:2: expected source and target, with a tab")):
         Glossary.of(path, side("words"))

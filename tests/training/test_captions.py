@@ -89,6 +89,8 @@ def test_it_says_what_it_sees(run: Path, data: Path) -> None:
     assert [one.text for one in both.predict(list(frames))] == [
         one.text for one in model.with_search(width=2).predict(list(frames))
     ]
+    neither = model.with_glossary([("", "!up"), ("left", "down")])
+    assert all("up" not in one.text.split() and not one.lacks for one in neither.predict(list(frames)))
     assert "A captioner (grid 6 → lstm 1×12" in (run / "README.md").read_text()
 
 

@@ -17,7 +17,16 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from ensue.arguments import settings_of
 from ensue.decode.sampling import Sampling
 from ensue.parsing import YIELDING, ParseError, parse_json
-from ensue.serving.limits import CHOICES, KEY_VALUES, STOP_CHARACTERS, STOPS, TERM_CHARACTERS, TOKEN_BYTES, Limits
+from ensue.serving.limits import (
+    CHOICES,
+    GLOSSARY_CHARACTERS,
+    KEY_VALUES,
+    STOP_CHARACTERS,
+    STOPS,
+    TERM_CHARACTERS,
+    TOKEN_BYTES,
+    Limits,
+)
 from ensue.serving.refusal import Refusal, of_validation, unknown, wrong
 from ensue.text.utf8 import without_surrogates
 
@@ -296,8 +305,10 @@ class PredictRequest(TextsRequest):
             isinstance(pair, list) and len(pair) == 2 and set(map(type, pair)) == {str} for pair in pairs
         ):
             raise wrong("glossary", "expected a list of pairs of texts, [source, target]")
-        if len(pairs) > most or any(len(text) > TERM_CHARACTERS for pair in pairs for text in pair):
-            raise wrong("glossary", f"at most {most:,} pairs of texts of {TERM_CHARACTERS:,} characters")
+        sizes = [len(text) for pair in pairs for text in pair]
+        if len(pairs) > most or max(sizes, default=0) > TERM_CHARACTERS or sum(sizes) > GLOSSARY_CHARACTERS:
+            said = f"texts of {TERM_CHARACTERS:,} characters, {GLOSSARY_CHARACTERS:,} together"
+            raise wrong("glossary", f"at most {most:,} pairs of {said}")
         return [tuple(map(without_surrogates, pair)) for pair in pairs]
 
 

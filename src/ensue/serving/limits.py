@@ -11,8 +11,8 @@ CHOICES = 128
 """The most choices of a prompt (`n`, `best_of`)."""
 STOPS, STOP_CHARACTERS = 4, 1024
 """The most stop strings, and characters of one."""
-TERM_CHARACTERS = 256
-"""The most characters of a text of a glossary."""
+TERM_CHARACTERS, GLOSSARY_CHARACTERS = 256, 1 << 15
+"""The most characters of a text of a glossary, and of all its texts."""
 VALUE_BYTES, TOKEN_BYTES = 64, 64
 """The memory of a JSON value of a body, and of a token that waits to be sent, about."""
 KEY_VALUES = 8

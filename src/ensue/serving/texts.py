@@ -51,7 +51,8 @@ async def predict(service: Service, request: Request) -> Response:
     for name, value in options.items():
         try:
             if name == "glossary":
-                pipeline = pipeline.with_glossary(asked.checked_glossary(service.limits.terms))
+                made = map(pipeline.with_glossary, [asked.checked_glossary(service.limits.terms)])
+                (pipeline,) = await unless_left(request.receive, service.reader.computed(made, 1))
             elif name == "keep_markup":
                 pipeline = pipeline.with_markup()
             else:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ensue.arguments import check_type
 from ensue.data.decoding import whole_text
@@ -28,7 +29,8 @@ NOT = "!"
 """The sign before a target that must not be written."""
 
 
-class Term(NamedTuple):
+@dataclass(frozen=True)
+class Term:
     """A line of a glossary. Without a `source` it is for every source."""
 
     source: str
@@ -42,14 +44,22 @@ class Term(NamedTuple):
     def is_for(self, texts: Sequence[str]) -> bool:
         """Whether a source, the `texts` of its columns, has the text of this term."""
         check_interrupted()
-        return not self.source or any(standing(self.source, any_case=True).search(text) for text in texts)
+        return not self.source or any(map(self._in_source.search, texts))
 
     def is_met(self, text: str) -> bool:
         """Whether an output is as this term demands."""
-        return (standing(self.target).search(text) is None) is self.is_forbidden
+        return (self.in_target.search(text) is None) is self.is_forbidden
+
+    @cached_property
+    def in_target(self) -> re.Pattern[str]:
+        """The pattern of the target as whole words."""
+        return standing(self.target)
+
+    @cached_property
+    def _in_source(self) -> re.Pattern[str]:
+        return standing(self.source, any_case=True)
 
 
-@lru_cache(1 << 14)
 def standing(words: str, *, any_case: bool = False) -> re.Pattern[str]:
     """The pattern of `words` as whole words, with any blanks between them.
 
@@ -179,7 +189,7 @@ class Demands:
         if term.ids and not self.parts_words:
             self._add(term.ids)
         ends = text_ends(ids, decode)
-        for found in standing(term.target).finditer(decode(ids)):
+        for found in term.in_target.finditer(decode(ids)):
             first = next(place for place, end in enumerate(ends) if end > found.start())
             last = next(place for place, end in enumerate(ends, 1) if end >= found.end())
             if self.parts_words or self._is_part(tuple(ids[first:last])):
@@ -225,6 +235,6 @@ def _encoded(term: Term, target: TokenizerWithSpecials) -> Term:
     ids = tuple(tokenizer.encode((" " if tokenizer.joins_blanks else "") + term.target).tolist())
     if not ids or tokenizer.unknown_id in ids:
         if term.is_forbidden:
-            return term._replace(target=term.target.lower()) if tokenizer.lowercase else term
+            return replace(term, target=term.target.lower()) if tokenizer.lowercase else term
         raise DataError(f'{term.where}: the model has no tokens for "{term.target}", so that it cannot write it')
-    return term._replace(ids=ids, target=target.decode(ids).strip() or term.target)
+    return replace(term, ids=ids, target=target.decode(ids).strip() or term.target)
