@@ -72,10 +72,13 @@ from ensue.tasks.frames.recipe import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import CuttingData, LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.tasks.masked_language_modeling.recipe import (
+    ContrastTable,
     HeadTable,
     InputTable,
     MaskedData,
     MaskingTable,
+    PairsData,
+    PairsTrain,
     SentencesTable,
     WordPieceTable,
 )
@@ -122,6 +125,9 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[input]` of a masked language model", InputTable),
     ("`[head]` of a masked language model", HeadTable),
     ("`[sentences]` of a masked language model", SentencesTable),
+    ("`[data]` of sentence vectors", PairsData),
+    ("`[sentences]` of sentence vectors", ContrastTable),
+    ("`[train]` of sentence vectors", PairsTrain),
     ("`[tokens]` of a language model", Tokens),
     ('`[head]` of a language model; of a bidirectional one `kind = "softmax"`', WordHead),
     ('`[head]` of a bidirectional language model, `kind = "context"`', ContextOutput),

@@ -69,3 +69,26 @@ def test_they_are_no_graph(refused: Callable[..., str], vectors: Path, tmp_path:
     said = refused("export", vectors, "--format", "onnx", "--out", tmp_path / "out")
     assert said.endswith("models of this kind have no export to ONNX")
     assert not (tmp_path / "out").exists()
+
+
+def test_texts_are_searched_by_vectors_of_a_file(
+    ensue: Ensue, refused: Callable[..., str], vectors: Path, tmp_path: Path
+) -> None:
+    texts, out = tmp_path / "texts.txt", tmp_path / "out.npy"
+    texts.write_text("salt oven\npiano\nsalt\noven salt\n", encoding="utf-8")
+    assert "wrote 4 vectors" in ensue("embed", vectors, texts, "--out", out, "--half").err
+    model = library.load(vectors)
+    stored = np.load(out, mmap_mode="r")
+    assert (stored == model.embed(texts.read_text().splitlines()).astype(np.float16)).all()
+    for given in ([], ["--vectors", out]):
+        lines = ensue("neighbors", vectors, "salt", "--in", texts, *given, "--count", "2").out.splitlines()
+        assert lines[0] == "salt\t1.0000"
+        assert lines[1] == f"salt oven\t{model.similarity('salt', 'salt oven'):.4f}"
+        found = ensue("neighbors", vectors, "--in", texts, *given, "--near-duplicates", "0.999", "--json").out
+        assert [json.loads(line)["texts"] for line in found.splitlines()] == [["salt oven", "oven salt"]]
+    texts.write_text("salt\n", encoding="utf-8")
+    assert "4 vectors;" in refused("neighbors", vectors, "salt", "--in", texts, "--vectors", out)
+    assert "cannot be read as vectors" in refused("neighbors", vectors, "salt", "--in", texts, "--vectors", texts)
+    assert "are for texts: --in TEXTS" in refused("neighbors", vectors, "salt", "--vectors", out)
+    assert "or --near-duplicates" in refused("neighbors", vectors, "--in", texts)
+    assert "--out FILE.npy" in refused("embed", vectors, texts, "--half")

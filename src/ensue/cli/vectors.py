@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, ShardOption, load_for, say
+from ensue.errors import EnsueError
 
 
 def embed(
@@ -28,23 +29,27 @@ def embed(
     layer: Annotated[
         int | None, typer.Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")
     ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Numbers of 16 bits in a .npy file.")] = False,
     shard: ShardOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
     """Give the vector of each text."""
+    if half and (out is None or out.suffix != ".npy"):
+        raise EnsueError("--half is for vectors in a file: --out FILE.npy")
     options: dict[str, Any] = {"pooling": pooling, "layer": layer}
     given = {name: value for name, value in options.items() if value is not None}
     pipeline = load_for("embed", run, device, threads, **given)
-    from ensue.console.vectors import embedded, text_line
+    from ensue.console.vectors import embedded, in_half, text_line
     from ensue.data.vector_files import json_line, write_vectors
     from ensue.tasks.contract.windows import Shard
 
     texts = "-" if path is None else path
     rows = embedded(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
     if out is not None:
-        say(f"wrote {write_vectors(out, rows):,} vectors to {out}")
+        written = ((text, in_half(text, vector)) for text, vector in rows) if half else rows
+        say(f"wrote {write_vectors(out, written):,} vectors to {out}")
         return
     for row in rows:
         print(json_line(*row) if as_json else text_line(row), flush=True)
@@ -52,15 +57,39 @@ def embed(
 
 def neighbors(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="A word or a text.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="A word or a text; none for --near-duplicates.", show_default=False)] = "",
+    among: Annotated[
+        str | None,
+        typer.Option("--in", help="Texts to search, one on a line: a file, folder or glob.", show_default=False),
+    ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Their vectors, which embed --out FILE.npy wrote.", show_default=False)
+    ] = None,
+    near_duplicates: Annotated[
+        float | None,
+        typer.Option(min=-1, max=1, help="Pairs of these texts with this cosine at least.", show_default=False),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each.")] = False,
+    encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
     """Show what has the most similar vectors."""
-    pipeline = load_for("neighbors", run, device, threads)
-    from ensue.console.vectors import neighbor_lines
+    if among is None and (vectors is not None or near_duplicates is not None):
+        raise EnsueError("--vectors and --near-duplicates are for texts: --in TEXTS")
+    if bool(text) == (near_duplicates is not None):
+        raise EnsueError("expected a text whose neighbors are shown, or --near-duplicates")
+    pipeline = load_for("neighbors" if among is None else "embed", run, device, threads)
+    from ensue.console.vectors import TextTable, neighbor_lines, pair_lines
 
-    for line in neighbor_lines(pipeline.neighbors(text, count), as_json=as_json):
+    if among is None:
+        lines = neighbor_lines(pipeline.neighbors(text, count), as_json=as_json)
+    else:
+        table = TextTable(pipeline, among, vectors, encoding=encoding)
+        if near_duplicates is None:
+            lines = neighbor_lines(table.neighbors(text, count), as_json=as_json)
+        else:
+            lines = pair_lines(table.near_duplicates(near_duplicates), as_json=as_json)
+    for line in lines:
         print(line)

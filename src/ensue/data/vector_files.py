@@ -15,7 +15,8 @@ from ensue.errors import DataError, nearest
 from ensue.parsing import shown
 from ensue.text.boundaries import BLANKS
 
-Row = tuple[str, NDArray[np.float32]]
+Vector = NDArray[np.float32] | NDArray[np.float16]
+Row = tuple[str, Vector]
 
 
 def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
@@ -30,7 +31,7 @@ def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32
             file.write(spelled + b" " + numbers + b"\n")
 
 
-def json_line(text: str, vector: NDArray[np.float32]) -> str:
+def json_line(text: str, vector: Vector) -> str:
     """A text and its vector as a line of JSON, without a line end. The numbers are those of the vector, exactly."""
     return json.dumps({"text": text, "vector": [float(f"{number:.9g}") for number in vector]}, ensure_ascii=False)
 
@@ -38,7 +39,7 @@ def json_line(text: str, vector: NDArray[np.float32]) -> str:
 def write_vectors(path: Path, rows: Iterable[Row]) -> int:
     """Writes texts with their vectors in the format that the name of the file ends with, and returns how many they are.
 
-    JSON lines are written as the rows come; the other formats hold all vectors in memory.
+    JSON lines and .npy are written as the rows come; the other formats hold all vectors in memory.
     """
     if path.suffix not in FORMATS:
         known = ", ".join(FORMATS)
@@ -58,10 +59,23 @@ def _write_json(path: Path, rows: Iterable[Row]) -> int:
 
 
 def _write_array(path: Path, rows: Iterable[Row]) -> int:
-    _, vectors = _collected(rows)
+    count = 0
+    form: Vector = np.zeros((0, 0), np.float32)
+
+    def write_header(file: IO[bytes]) -> None:  # it has room for any number of rows, so its length is the same
+        described = {"descr": form.dtype.str, "fortran_order": False, "shape": (count, form.shape[-1])}
+        np.lib.format.write_array_header_1_0(file, described)
+
     with _opened(path) as file:
-        np.save(file, vectors)
-    return len(vectors)
+        for _, vector in rows:
+            if not count:
+                form = vector
+                write_header(file)
+            file.write(vector.tobytes())
+            count += 1
+        file.seek(0)
+        write_header(file)
+    return count
 
 
 def _write_text(path: Path, rows: Iterable[Row]) -> int:

@@ -80,6 +80,7 @@ def _is_causal(run: RunDirectory) -> bool:
 
 EXPORTERS: dict[str, Callable[[RunDirectory, dict[str, Tensor]], Exported]] = {
     MASKED: bert_export.masked,
+    "sentence-vectors": bert_export.masked,
     CAUSAL: gpt_export.causal,
     "classification": _classifier,
     "labeling": _tagger,

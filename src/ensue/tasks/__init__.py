@@ -22,6 +22,7 @@ TASKS = {
     "captioning": "ensue.tasks.captioning",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",
+    "sentence-vectors": "ensue.tasks.masked_language_modeling:SENTENCES",
     "bidirectional-language-modeling": "ensue.tasks.bidirectional_language_modeling",
     "word-vectors": "ensue.tasks.word_vectors",
 }

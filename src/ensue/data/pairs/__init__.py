@@ -7,8 +7,8 @@ for pair in source:
 """
 
 from ensue.data.pairs.formats import FORMATS
-from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, with_references
+from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, Pairs, with_references
 from ensue.data.pairs.source import PairSource
 from ensue.data.records.record import Column
 
-__all__ = ["FORMATS", "Column", "Pair", "PairChoice", "PairLayout", "PairSource", "with_references"]
+__all__ = ["FORMATS", "Column", "Pair", "PairChoice", "PairLayout", "PairSource", "Pairs", "with_references"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column
@@ -25,6 +25,19 @@ class Pair(NamedTuple):
     line: int = 0
     group: str = ""
     """The group it belongs to, such as a document; "" if nobody asks."""
+
+
+class Pairs(list[Pair]):
+    """Pairs in memory."""
+
+    @property
+    def sources(self) -> list[Hashable]:
+        """The group of each pair; without groups its source."""
+        return [pair.group or pair.sources for pair in self]
+
+    def select(self, rows: Iterable[int]) -> Self:
+        """The pairs in these rows."""
+        return type(self)(self[row] for row in rows)
 
 
 class PairChoice(NamedTuple):

@@ -1,7 +1,10 @@
-"""Masked language modeling: find tokens that were hidden, from all tokens around them."""
+"""Masked language modeling: find tokens that were hidden, from all tokens around them.
+
+Sentence vectors: the same layers learn from pairs which texts are alike.
+"""
 
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 
 TASK = TaskEntry(
     recipe=MaskedLanguageModelingRecipe,
@@ -10,4 +13,12 @@ TASK = TaskEntry(
     pipeline="ensue.tasks.masked_language_modeling.pipeline:MaskedLanguagePipeline",
     commands=("predict", "evaluate", "score", "inspect", "embed"),
     judged_by=("masked_nats",),
+)
+SENTENCES = TaskEntry(
+    recipe=SentenceVectorsRecipe,
+    parts="ensue.tasks.masked_language_modeling.model:MaskedLanguageModelParts",
+    job="ensue.tasks.masked_language_modeling.job:SentenceVectorsJob",
+    pipeline="ensue.tasks.masked_language_modeling.pipeline:SentenceVectorsPipeline",
+    commands=("embed", "evaluate"),
+    judged_by=("spearman", "accuracy"),
 )

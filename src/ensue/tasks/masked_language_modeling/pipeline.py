@@ -1,4 +1,4 @@
-"""A masked language model in use: fills in masks, scores, evaluates, gives vectors."""
+"""A masked language model in use: fills in masks, scores, evaluates, gives vectors; and sentence vectors in use."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.data.lines import Lines
+from ensue.data.pairs import Pair
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.inspection.markup import share
@@ -22,22 +23,30 @@ from ensue.inspection.notebook import Answers, html, table_section
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import MaskedScores
+from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore, token_scores
-from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.page import inspect_masked
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentencesTable
-from ensue.tasks.masked_language_modeling.task import MaskedBatch, masking_of, score, scored_examples, stream_of
+from ensue.tasks.masked_language_modeling.task import (
+    MaskedBatch,
+    masking_of,
+    protocol_of,
+    score,
+    scored_examples,
+    stream_of,
+)
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer, pooled_words
-from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, unit_vectors
+from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, highest_cosines, pooling_of, unit_vectors
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
 
@@ -72,8 +81,8 @@ class FilledText(NamedTuple):
         return self.text
 
 
-class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, Predictor):
-    """A masked language model and its tokenizer: fills in masks, scores, evaluates, gives vectors."""
+class MaskedVectors(ContextualPipeline, TextVectors):
+    """The layers of a masked language model and its tokenizer: vectors of texts and words."""
 
     def __init__(
         self,
@@ -84,7 +93,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
-        self.coder, self.recipe, self.run, self.n_best = coder, recipe, run, 5
+        self.coder, self.recipe, self.run = coder, recipe, run
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -93,6 +102,99 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
         recipe = directory.recipe
         assert isinstance(recipe, MaskedLanguageModelingRecipe)
         return cls(directory.model(device), parts.coder, recipe, run=directory.path)
+
+    def embed(self, texts: Sequence[str], *, pooling: str | None = None, layer: int = -1) -> Vectors:
+        """A vector for each text, (N, d): the mean, the largest values, the first ([CLS]) or the last ([SEP]) of the
+        vectors of its tokens in a layer; [CLS] and [SEP] count as tokens. The recipe says which one, and whether it is
+        divided by its length (`sentences`).
+
+        Layer 0 is what enters the first block, 1 its output; negative numbers count from the last. A long text is read
+        in windows that overlap. Raises EnsueError for a pooling or a layer that there is not.
+        """
+        check_texts(texts, "a list of texts")
+        sentences = self.recipe.sentences
+        pool = pooling_of(sentences.pooling if pooling is None else pooling)
+        layers = [checked_layer(layer, self.num_layers)]
+        vectors = np.zeros((len(texts), self.d_layers), np.float32)
+
+        def done(number: int, found: Vectors) -> None:
+            vectors[number] = pool(found[0])
+
+        ids = [self.coder.encode(text) for text in texts]
+        token_vectors(self.model, self.coder, ids, layers=layers, done=done)
+        if sentences.unit_length:
+            return unit_vectors(vectors)
+        return vectors
+
+    @property
+    def num_layers(self) -> int:
+        """The number of layers, L: the embeddings and the blocks."""
+        blocks: int = self.model.num_layers
+        return blocks + 1
+
+    @property
+    def d_layers(self) -> int:
+        """The size of a vector of every layer, d."""
+        d: int = self.model.layers.d_out
+        return d
+
+    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
+        """For each sentence the vectors (L, T, d) of its T words in all layers, each from those of its subwords.
+
+        The first are those that enter the first block. A word without subwords has zeros. A long sentence is read in
+        windows that overlap. Raises EnsueError for a pooling that there is not.
+        """
+        pool = pooling_of(pooling)
+        split = [self.framing.split(words) for words in sentences]
+        words: dict[int, Vectors] = {}
+
+        def done(number: int, found: Vectors) -> None:
+            words[number] = pooled_words(found[:, 1:-1], split[number].counts, pool)
+
+        layers = range(self.num_layers)
+        token_vectors(self.model, self.coder, [one.ids for one in split], layers=layers, done=done)
+        return [words[number] for number in range(len(sentences))]
+
+    @property
+    def framing(self) -> Framing:
+        """How words are read."""
+        return framing_of(self.coder, self.model.context)
+
+    def portable_reading(self, pooling: str) -> PortableReading:
+        def layers(model: MaskedLanguageModel, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
+            return model.layers_of(ids, mask)
+
+        size = self.coder.vocabulary_size
+        return SubwordReading(layers=layers, framing=self.framing, vocabulary_size=size, pooling=pooling)
+
+    def portable(self) -> Portable:
+        return portable(self.model, self.coder, self.recipe.sentences)
+
+    def __repr__(self) -> str:
+        tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+
+
+class SentenceVectorsPipeline(MaskedVectors):
+    """Vectors of texts that were learned from pairs."""
+
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> TextSimilarityScores:
+        """How the cosines of pairs of texts agree with the similarities that people gave them (`text_similarity`)."""
+        return self.text_similarity(location, encoding=encoding)
+
+    def partners_found(self, pairs: Sequence[Pair]) -> NamedScores:
+        """The share of the first texts whose nearest text, among the distinct second ones, is their own."""
+        targets = [pair.targets[0] for pair in pairs]
+        partners = list(dict.fromkeys(targets))
+        firsts = self.embed([" ".join(pair.sources) for pair in pairs])
+        found = highest_cosines(self.embed(partners), firsts, 1)[1][:, 0]
+        return NamedScores(accuracy=float(np.mean([partners[n] == own for n, own in zip(found, targets, strict=True)])))
+
+
+class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
+    """A masked language model and its tokenizer: fills in masks, scores, evaluates, gives vectors."""
+
+    n_best = 5
 
     def with_search(self, *, n_best: int) -> Self:
         """This model with so many tokens for each mask."""
@@ -202,77 +304,6 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, P
             raise EnsueError(
                 f"{self.run}: the model has no head for masks, which {what} needs; embed gives its vectors"
             )
-
-    def embed(self, texts: Sequence[str], *, pooling: str | None = None, layer: int = -1) -> Vectors:
-        """A vector for each text, (N, d): the mean, the largest values, the first ([CLS]) or the last ([SEP]) of the
-        vectors of its tokens in a layer; [CLS] and [SEP] count as tokens. The recipe says which one, and whether it is
-        divided by its length (`sentences`).
-
-        Layer 0 is what enters the first block, 1 its output; negative numbers count from the last. A long text is read
-        in windows that overlap. Raises EnsueError for a pooling or a layer that there is not.
-        """
-        check_texts(texts, "a list of texts")
-        sentences = self.recipe.sentences
-        pool = pooling_of(sentences.pooling if pooling is None else pooling)
-        layers = [checked_layer(layer, self.num_layers)]
-        vectors = np.zeros((len(texts), self.d_layers), np.float32)
-
-        def done(number: int, found: Vectors) -> None:
-            vectors[number] = pool(found[0])
-
-        ids = [self.coder.encode(text) for text in texts]
-        token_vectors(self.model, self.coder, ids, layers=layers, done=done)
-        if sentences.unit_length:
-            return unit_vectors(vectors)
-        return vectors
-
-    @property
-    def num_layers(self) -> int:
-        """The number of layers, L: the embeddings and the blocks."""
-        blocks: int = self.model.num_layers
-        return blocks + 1
-
-    @property
-    def d_layers(self) -> int:
-        """The size of a vector of every layer, d."""
-        d: int = self.model.layers.d_out
-        return d
-
-    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
-        """For each sentence the vectors (L, T, d) of its T words in all layers, each from those of its subwords.
-
-        The first are those that enter the first block. A word without subwords has zeros. A long sentence is read in
-        windows that overlap. Raises EnsueError for a pooling that there is not.
-        """
-        pool = pooling_of(pooling)
-        split = [self.framing.split(words) for words in sentences]
-        words: dict[int, Vectors] = {}
-
-        def done(number: int, found: Vectors) -> None:
-            words[number] = pooled_words(found[:, 1:-1], split[number].counts, pool)
-
-        layers = range(self.num_layers)
-        token_vectors(self.model, self.coder, [one.ids for one in split], layers=layers, done=done)
-        return [words[number] for number in range(len(sentences))]
-
-    @property
-    def framing(self) -> Framing:
-        """How words are read."""
-        return framing_of(self.coder, self.model.context)
-
-    def portable_reading(self, pooling: str) -> PortableReading:
-        def layers(model: MaskedLanguageModel, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
-            return model.layers_of(ids, mask)
-
-        size = self.coder.vocabulary_size
-        return SubwordReading(layers=layers, framing=self.framing, vocabulary_size=size, pooling=pooling)
-
-    def portable(self) -> Portable:
-        return portable(self.model, self.coder, self.recipe.sentences)
-
-    def __repr__(self) -> str:
-        tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
 def portable(model: MaskedLanguageModel, coder: MaskedTokenizer, sentences: SentencesTable) -> Portable:

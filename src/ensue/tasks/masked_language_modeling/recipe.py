@@ -1,4 +1,4 @@
-"""Recipes of masked language models."""
+"""Recipes of masked language models, and of models of their shape that learn vectors of texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ensue.models.specification import Table, TransformerEncoder
-from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, TokenizerRecipe, TrainRecipe
+from ensue.models.word_specification import ColumnName
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
+from ensue.tasks.words.recipe import TextsTrain
 
 LEAST_CONTEXT = 8
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -63,7 +65,9 @@ class HeadTable(Table):
     """The table `[head]`: what is worked out of the layers."""
 
     masked: bool = True
-    """Whether there is a head that fills in masks. A model without one gives vectors alone, and cannot be trained."""
+    """Whether there is a head that fills in masks. A model without one gives vectors alone, and learns from pairs
+    (`sentence-vectors`).
+    """
     pooler: bool = False
     """Whether the published map of the first position, tanh(W h + b), is kept; `data.next_sentence` has one anyway."""
 
@@ -112,3 +116,53 @@ class MaskedLanguageModelingRecipe(Recipe):
     def block_tokens(self) -> int:
         """The tokens of an example, without those that frame it."""
         return self.encoder.context - (3 if self.data.next_sentence else 2)
+
+
+class PairsData(MaskedData, DividedData):
+    """The table `[data]` of a model of sentence vectors: pairs of texts that are alike. The keys of running text do
+    nothing here.
+    """
+
+    sources: list[ColumnName] = Field(default_factory=list)
+    """The column or key of the first text; empty: found by names or places."""
+    targets: list[ColumnName] = Field(default_factory=list)
+    """The column or key of the text that is like it. Further ones have texts that are not."""
+
+
+class ContrastTable(SentencesTable):
+    """The table `[sentences]` of a model that learns from pairs."""
+
+    temperature: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.05
+    """The divisor of cosines before the softmax."""
+
+
+class PairsTrain(TextsTrain):
+    """The table `[train]` of a model of sentence vectors."""
+
+    batch_tokens: Rows = 20_000
+    """At most this many tokens go into a batch, those of both texts of a pair together."""
+
+
+class SentenceVectorsRecipe(MaskedLanguageModelingRecipe):
+    """The recipe of a model of sentence vectors: that of a masked language model without a head."""
+
+    what: ClassVar[str] = "model of sentence vectors"
+    reads: ClassVar[str] = "pairs of texts that are alike"
+
+    task: Literal["sentence-vectors"] = "sentence-vectors"  # type: ignore[assignment]
+    data: PairsData = PairsData()
+    head: HeadTable = HeadTable(masked=False)
+    sentences: ContrastTable = ContrastTable()
+    train: PairsTrain
+
+    @model_validator(mode="after")
+    def _learns_vectors(self) -> Self:
+        if self.head.masked:
+            raise ValueError("has head.masked = true, but learns vectors alone: head.masked = false")
+        if self.data.next_sentence:
+            raise ValueError("has data.next_sentence, which is for running text")
+        if self.train.accumulate > 1 or self.train.deterministic:
+            raise ValueError(
+                "cuts batches (train.accumulate, train.deterministic), but compares each text with all of its batch"
+            )
+        return self

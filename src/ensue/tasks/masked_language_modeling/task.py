@@ -1,13 +1,18 @@
-"""Masked language modeling: a text to examples, examples to batches, batches to a loss, scores; and a sample."""
+"""Masked language modeling: a text to examples, examples to batches, batches to a loss, scores; and a sample.
+
+Sentence vectors: pairs to batches, batches to a loss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from itertools import starmap
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,14 +26,17 @@ from ensue.data.corpus.examples import (
     Masking,
 )
 from ensue.data.corpus.token_file import TokenFile
+from ensue.data.pairs import Pair
 from ensue.data.permutation import mix, random_numbers
-from ensue.errors import DataError
+from ensue.errors import DataError, RecipeError
 from ensue.metrics.language import MaskedScores
+from ensue.models.build_text import POOLINGS
+from ensue.models.language_model import padded
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
-from ensue.ranks import spread
-from ensue.tasks.contract.task import Batch, Task, on_device
-from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.ranks import ranks, spread
+from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut, Scores, Task, on_device
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
 from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
 from ensue.text.tokenizers import Tokenizer
@@ -92,6 +100,12 @@ def _pairs(
         return FramedPairs(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=seed)
     except ValueError as error:
         raise DataError(f"{error} (data.next_sentence)", path) from None
+
+
+def protocol_of(recipe: MaskedLanguageModelingRecipe) -> str:
+    """A sentence that says how texts are scored."""
+    kind = "in pairs of segments" if recipe.data.next_sentence else f"in blocks of {recipe.block_tokens:,} tokens"
+    return f"read once {kind}, {recipe.masking.share:.0%} of the tokens hidden, the same for every model"
 
 
 TOKENS = 32
@@ -248,3 +262,104 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
 
     def sample(self, model: MaskedLanguageModel, seed: int) -> str:
         return self._sample(model, seed)
+
+
+@dataclass(frozen=True)
+class PairBatch(Batch):
+    """B pairs as texts of ids (N, T): the B first texts, the B that they are like, then texts that some are not like.
+
+    `excluded` (B, N - B) is True where a text is like the first one, too, or is that one: it is no counterexample.
+    """
+
+    excluded: Tensor
+    ids: Tensor
+    mask: Tensor | None
+
+
+class EncodedPairs:
+    """Pairs of texts as a model reads them: each distinct text once, and for each pair the numbers of its texts.
+
+    Of long texts the first tokens are read.
+    """
+
+    def __init__(self, pairs: Iterable[Pair], coder: MaskedTokenizer, context: int) -> None:
+        numbers: dict[str, int] = {}
+        every = ((" ".join(pair.sources), *pair.targets) for pair in pairs)
+        self.members = [[numbers.setdefault(text, len(numbers)) for text in texts] for texts in every]
+        self.ids = [coder.framed(coder.encode(text)[: context - 2]) for text in numbers]
+        self.padding_id, sizes = coder.padding_id, [len(ids) for ids in self.ids]
+        self.lengths = np.array([sum(sizes[text] for text in texts) for texts in self.members], np.int64)
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
+        """The batch of these pairs."""
+        members = [self.members[row] for row in rows]
+        firsts, alike = [texts[0] for texts in members], [texts[1] for texts in members]
+        candidates = [*alike, *(text for texts in members for text in texts[2:])]
+        ids, mask = padded([self.ids[text] for text in (*firsts, *candidates)], self.padding_id)
+        return PairBatch(
+            on_device(no_counterexamples(*map(np.array, (firsts, alike, candidates))), device),
+            on_device(ids, device),
+            None if mask.all() else on_device(mask, device),
+        )
+
+
+def no_counterexamples(
+    firsts: NDArray[np.int64], alike: NDArray[np.int64], candidates: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which candidates (B, C) are none for a pair (B): those with its first text, or with one that the batch says is
+    like it. The pair's own candidate, of the same number as the pair, is not excluded.
+    """
+    same = firsts[:, None] == firsts
+    known = same.astype(np.float32) @ (alike[:, None] == candidates).astype(np.float32)
+    excluded: NDArray[np.bool_] = (known > 0) | (firsts[:, None] == candidates)
+    np.fill_diagonal(excluded, val=False)
+    return excluded
+
+
+def contrastive_nats(
+    firsts: Float[Tensor, "B d"], candidates: Float[Tensor, "C d"], excluded: Bool[Tensor, "B C"], temperature: float
+) -> Float[Tensor, ""]:
+    """The summed surprisal of each pair's own candidate, of the same number, among all that are not excluded.
+
+    The logits are cosines divided by the temperature (InfoNCE, van den Oord et al. 2018).
+    """
+    cosines = F.normalize(firsts.float(), dim=1) @ F.normalize(candidates.float(), dim=1).T
+    logits = (cosines / temperature).masked_fill(excluded, -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="sum")
+
+
+UNCUT = "whose texts are compared with each other"
+
+
+class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
+    """Pairs of texts that are alike: each first text has to find its partner among all texts of the batch, which are of
+    similar length (Henderson et al. 2017). Judged by `judged_by` of what `validate` gives.
+    """
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        recipe: SentenceVectorsRecipe,
+        *,
+        judged_by: str,
+        validate: Callable[[MaskedLanguageModel], Scores | None],
+    ) -> None:
+        if ranks().size > 1:
+            raise RecipeError(f"several processes cut a batch, {UNCUT}: expected one process")
+        self.pairs, self.judged_by, self._validate = pairs, judged_by, validate
+        self.temperature = recipe.sentences.temperature
+        self.pool = POOLINGS[recipe.sentences.pooling](recipe.encoder.d_model, False)
+        super().__init__(pairs.lengths, recipe.train)
+
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
+        if len(cut.of(rows)) < len(rows):
+            raise RecipeError(f"too little memory for a batch, {UNCUT}: expected a smaller train.batch_size")
+        return self.pairs.batch(rows, device)
+
+    def loss(self, model: MaskedLanguageModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
+        vectors = self.pool.to(batch.ids.device)(model(batch.ids, batch.mask), batch.mask)
+        size = len(batch.excluded)
+        return Loss(contrastive_nats(vectors[:size], vectors[size:], batch.excluded, self.temperature), size), None
+
+    def validate(self, model: MaskedLanguageModel) -> Scores | None:
+        return self._validate(model)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Texts
-from ensue.data.pairs import Pair, PairSource
+from ensue.data.pairs import Pair, Pairs, PairSource
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
@@ -34,19 +33,6 @@ from ensue.tasks.sequence_to_sequence.task import (
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import Told
-
-
-class Pairs(list[Pair]):
-    """Pairs in memory."""
-
-    @property
-    def sources(self) -> list[Hashable]:
-        """The group of each pair; without groups its source."""
-        return [pair.group or pair.sources for pair in self]
-
-    def select(self, rows: NDArray[np.int64]) -> Self:
-        """The pairs in these rows."""
-        return type(self)(self[row] for row in rows.tolist())
 
 
 class SequenceToSequenceJob(Job[TextModel]):

@@ -77,9 +77,11 @@ FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing"
 
 
 def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str] = TABLES) -> None:
-    """Raises RecipeError unless the origin is a run of the same task, with a model of the same shape."""
+    """Raises RecipeError unless the origin has a model of the same shape, and is a run of the same task, or of one from
+    whose recipe this one derives.
+    """
     theirs, ours = origin.run.recipe.model_dump(), recipe.model_dump()
-    if ours["task"] != theirs["task"]:
+    if not isinstance(recipe, type(origin.run.recipe)):
         what = origin.run.entry.what
         raise RecipeError(f"encoder.from: {origin.path} is a {what}; a {recipe.what} begins from a {recipe.what}")
     for table in tables:

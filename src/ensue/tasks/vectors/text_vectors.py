@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path
-from ensue.data.judgments import read_judged_texts
+from ensue.data.judgments import JudgedTexts, read_judged_texts
 from ensue.errors import EnsueError, nearest
 from ensue.metrics.words import TextSimilarityScores, pearson, spearman
 from ensue.tasks.contract.pipeline import Pipeline
@@ -33,7 +33,10 @@ class TextVectors(Pipeline):
         (`data.judged_texts`).
         """
         check_path("the pairs", location)
-        pairs = read_judged_texts(location, encoding=encoding)
+        return self.similarity_scores(read_judged_texts(location, encoding=encoding))
+
+    def similarity_scores(self, pairs: JudgedTexts) -> TextSimilarityScores:
+        """How the cosines of pairs of texts agree with the similarities that people gave them."""
         vectors = self.embed([*pairs.first, *pairs.second])
         found, judged = cosines(*np.split(vectors, 2)), np.array(pairs.scores)
         return TextSimilarityScores(spearman(found, judged), pearson(found, judged), len(judged))
@@ -70,3 +73,54 @@ def unit_vectors(vectors: NDArray[RealT], *, least: float = 0.0) -> NDArray[Real
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     units: NDArray[RealT] = (vectors / np.where(norms > least, norms, np.inf)).astype(vectors.dtype)
     return units
+
+
+SEARCHED, COMPARED = 16_384, 2048
+"""The vectors that a search, and the search for pairs, read at once."""
+Stored = NDArray[np.float32] | NDArray[np.float16]
+"""Vectors (N, d), perhaps in a file that is mapped."""
+
+
+def highest_cosines(vectors: Stored, queries: Vectors, count: int) -> tuple[Vectors, NDArray[np.int64]]:
+    """The highest cosines of each of Q queries with the vectors, (Q, K), falling, and the rows of these.
+
+    Every vector is compared; the first of equal ones comes first.
+    """
+    units = unit_vectors(queries)
+    best, rows = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+    for start in range(0, len(vectors), SEARCHED):
+        block = np.asarray(vectors[start : start + SEARCHED], np.float32)
+        norms = np.sqrt(np.einsum("nd,nd->n", block, block))
+        norms[norms == 0] = np.inf
+        found: Vectors = (units @ block.T) / norms
+        own = np.broadcast_to(np.arange(start, start + len(block)), found.shape)
+        if found.shape[1] > count:
+            places = np.sort(_highest(found, count), axis=1)
+            found, own = np.take_along_axis(found, places, 1), np.take_along_axis(own, places, 1)
+        best, rows = np.hstack([best, found]), np.hstack([rows, own])
+        places = np.argsort(-best, axis=1, kind="stable")[:, :count]
+        best, rows = np.take_along_axis(best, places, 1), np.take_along_axis(rows, places, 1)
+    return best, rows
+
+
+def _highest(found: Vectors, count: int) -> NDArray[np.int64]:
+    """The places of the highest values of each row; of equal ones at the edge the first."""
+    edge = -np.partition(-found, count - 1, axis=1)[:, count - 1 : count]
+    above, equal = found > edge, found == edge
+    kept = above | (equal & (np.cumsum(equal, axis=1) <= count - above.sum(1, keepdims=True)))
+    return np.nonzero(kept)[1].reshape(len(found), count)
+
+
+def near_duplicates(vectors: Stored, threshold: float) -> Iterator[tuple[int, int, float]]:
+    """The pairs of rows whose cosine is `threshold` at least, each once, with it. Every pair is compared."""
+
+    def block(start: int) -> Vectors:
+        return unit_vectors(np.asarray(vectors[start : start + COMPARED], np.float32))
+
+    for start in range(0, len(vectors), COMPARED):
+        own = block(start)
+        for other in range(start, len(vectors), COMPARED):
+            cosines = own @ (own if other == start else block(other)).T
+            for row, place in np.argwhere(cosines >= threshold).tolist():
+                if start + row < other + place:
+                    yield start + row, other + place, float(cosines[row, place])

@@ -1,0 +1,160 @@
+"""Sentence vectors: the loss against its formula, batches, a run from pairs to use, and searches over vectors."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.data.pairs import Pair
+from ensue.errors import EnsueError
+from ensue.ranks import Ranks, together
+from ensue.recipe import validate_recipe
+from ensue.tasks.contract.task import Cut
+from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
+from ensue.tasks.masked_language_modeling.task import (
+    EncodedPairs,
+    SentenceVectors,
+    contrastive_nats,
+    no_counterexamples,
+)
+from ensue.tasks.vectors.text_vectors import highest_cosines, near_duplicates
+from ensue.text.masked_tokens import MaskedTokenizer
+from ensue.text.tokenizers import train_tokenizer
+from training.tiny import run_tiny
+from training.tiny_masked import ENCODER, TRAIN
+from training.tiny_texts import without_pictures
+
+LINES = [
+    "a red cat\ta crimson cat",
+    "the blue sea\tthe azure sea",
+    "one dog\ta single dog",
+    "green hills\thills of green",
+]
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+
+
+def recipe_for(path: Path, **tables: Any) -> Any:
+    document = {
+        "task": "sentence-vectors",
+        "tokenizer": {"max_size": 200},
+        "encoder": ENCODER,
+        "data": {"train": str(path)} | tables.pop("data", {}),
+        "train": TRAIN | tables.pop("train", {}),
+        **tables,
+    }
+    return validate_recipe(document, where="tiny")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    path.write_text("\n".join(LINES * 3) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_loss_is_the_formula_and_so_is_its_gradient() -> None:
+    generator = torch.Generator().manual_seed(3)
+    firsts, candidates = (torch.randn(n, 5, generator=generator, dtype=torch.float64) for n in (3, 5))
+    excluded = np.zeros((3, 5), bool)
+    excluded[0, 2] = excluded[1, 4] = True
+
+    def nats(a: np.ndarray, c: np.ndarray) -> float:
+        a, c = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (a, c))
+        total = 0.0
+        for row in range(3):
+            shares = {n: np.exp(a[row] @ c[n] / 0.3) for n in range(5) if not excluded[row, n]}
+            total -= np.log(shares[row] / sum(shares.values()))
+        return float(total)
+
+    firsts.requires_grad_()
+    found = contrastive_nats(firsts, candidates, torch.from_numpy(excluded), 0.3)
+    a, c = firsts.detach().numpy(), candidates.numpy()
+    assert found.item() == pytest.approx(nats(a, c), rel=1e-5)
+    found.backward()  # type: ignore[no-untyped-call]
+    assert firsts.grad is not None
+    for row in range(3):
+        step = np.zeros((3, 5))
+        step[row, 1] = 1e-5
+        slope = (nats(a + step, c) - nats(a - step, c)) / 2e-5
+        assert firsts.grad[row, 1].item() == pytest.approx(slope, rel=1e-3, abs=1e-5)
+
+
+def test_what_is_alike_is_no_counterexample() -> None:
+    firsts, alike, candidates = np.array([7, 7, 8, 9]), np.array([1, 2, 1, 3]), np.array([1, 2, 1, 3, 7, 2, 6])
+    said = {(7, 1), (7, 2), (8, 1), (9, 3)}
+    expected = [
+        [(first, text) in said or first == text if row != column else False for column, text in enumerate(candidates)]
+        for row, first in enumerate(firsts.tolist())
+    ]
+    assert no_counterexamples(firsts, alike, candidates).tolist() == expected
+
+
+def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
+    coder = MaskedTokenizer(train_tokenizer("wordpiece", [line + "\n" for line in LINES], max_size=200))
+    triples = [Pair(("a red cat",), ("a crimson cat", "one dog")), Pair(("one dog",), ("a single dog",))]
+    encoded = EncodedPairs(triples, coder, 18)
+    batch = encoded.batch(np.array([1, 0]), torch.device("cpu"))
+    texts = ["one dog", "a red cat", "a single dog", "a crimson cat", "one dog"]
+    expected = [coder.framed(coder.encode(text)).tolist() for text in texts]
+    assert batch.mask is not None
+    assert [row[real].tolist() for row, real in zip(batch.ids, batch.mask, strict=True)] == expected
+    assert batch.excluded.tolist() == [[False, False, True], [False, False, False]]
+    task = SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
+    with pytest.raises(EnsueError, match=r"expected a smaller train\.batch_size"):
+        task.batch_of(np.array([0, 1]), torch.device("cpu"), Cut(slice(0, 1)))
+    company = Ranks()
+    company.size = 2
+    with together(company), pytest.raises(EnsueError, match="expected one process"):
+        SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
+
+
+@pytest.mark.slow
+def test_from_pairs_to_use(pairs: Path, tmp_path: Path) -> None:
+    judged = tmp_path / "judged.tsv"
+    judged.write_text("a red cat\ta crimson cat\t5\none dog\ta single dog\t5\na red cat\tthe azure sea\t0\n")
+    data = {"valid": str(judged), "test": str(judged)}
+    run_tiny(recipe_for(pairs, data=data, train={"steps": 30, "batch_size": 4}), tmp_path / "run")
+    model = ensue.load(tmp_path / "run")
+    assert isinstance(model, SentenceVectorsPipeline)
+    assert model.evaluate(judged).spearman > 0.8
+    again = recipe_for(pairs, encoder=ENCODER | {"from": str(tmp_path / "run")}, train={"steps": 1})
+    run_tiny(again, tmp_path / "more")  # without judged pairs: some are kept
+    assert "accuracy" in (tmp_path / "more" / "README.md").read_text()
+
+
+def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
+    for tables in ({"train": {"accumulate": 2}}, {"train": {"deterministic": True}}, {"head": {"masked": True}}):
+        with pytest.raises(EnsueError, match=r"cuts batches|learns vectors alone"):
+            recipe_for(pairs, **tables)
+    path = tmp_path / "triples.tsv"
+    path.write_text("a\tb\tc\nd\t\tf\n")
+    with pytest.raises(EnsueError, match=r"triples.tsv:2: an empty text; expected one in each of column 2, column 3"):
+        run_tiny(recipe_for(path, data={"targets": ["2", "3"]}), tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_searches_find_what_a_matrix_of_all_cosines_has(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.vectors.text_vectors.SEARCHED", 7)
+    monkeypatch.setattr("ensue.tasks.vectors.text_vectors.COMPARED", 4)
+    generator = np.random.default_rng(1)
+    vectors = generator.standard_normal((23, 6)).astype(kind)
+    vectors[[5, 11, 20]], vectors[3] = vectors[0], 0
+    queries = np.stack([vectors[0], *generator.standard_normal((2, 6))]).astype(np.float32)
+    norms = [np.maximum(np.linalg.norm(part.astype(float), axis=1), 1e-30) for part in (queries, vectors)]
+    cosines = queries.astype(float) @ vectors.astype(float).T / norms[0][:, None] / norms[1]
+    for count in (1, 3, 9, 40):
+        found, rows = highest_cosines(vectors, queries, count)
+        expected = np.argsort(-cosines.round(6), axis=1, kind="stable")[:, :count]
+        assert rows.tolist() == expected.tolist()
+        np.testing.assert_allclose(found, np.take_along_axis(cosines, expected, 1), atol=1e-5)
+    units = vectors.astype(float) / norms[1][:, None]
+    every = {(a, b) for a in range(23) for b in range(a + 1, 23) if units[a] @ units[b] >= 0.6}
+    assert {(a, b) for a, b, _ in near_duplicates(vectors, 0.6)} == every
+    assert {(0, 5), (5, 11), (11, 20)} <= every
