@@ -401,9 +401,13 @@ def test_a_tagger_of_several_columns_writes_and_scores_each(tmp_path: Path, monk
     first = answer["words"][0]
     assert [first[name] for name in names] == ["NOUN", "Number=Plur", "dog"]
     assert all(0.5 < first["confidence"][name] <= 1 for name in names)
-    for refused in (lambda: tagger.inspect("Dogs barked"), tagger.portable):
-        with pytest.raises(EnsueError, match="this one has upos, feats, lemma"):
-            refused()
+    with pytest.raises(EnsueError, match="this one has upos, feats, lemma"):
+        tagger.inspect("Dogs barked")
+    (best,) = tagger.predict([["Dogs", "barked"]], n_best=2)
+    assert [word.columns for word in best.paths[0]] == [word.columns for word in best]
+    first = best.as_json()["paths"][0]
+    assert first["columns"]["lemma"] == ["dog", "bark"]
+    assert first["probability"] > best.as_json()["paths"][1]["probability"]
 
 
 NESTED = [

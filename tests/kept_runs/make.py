@@ -95,6 +95,15 @@ PUBLISHED = (
     "export {run} --format huggingface --out published",
     "import published --out again",
 )
+SPANS = (
+    '{"text": "Bank of Lima grew", "spans": [[0, 12, "ORG"], [8, 12, "LOC"]]}\n'
+    '{"text": "News of Bank of Lima came", "spans": [[0, 20, "NP"], [8, 20, "NP"], [8, 20, "ORG"], [16, 20, "LOC"]]}\n'
+    '{"text": "Anna Novak sees Lima", "spans": [[0, 10, "PER"], [16, 20, "LOC"]]}\n'
+)
+TREEBANK = (
+    "1\tDogs\tdog\tNOUN\t_\tNumber=Plur\t_\t_\t_\t_\n2\tbarked\tbark\tVERB\t_\tTense=Past|VerbForm=Fin\t_\t_\t_\t_\n\n"
+    "1\tA\ta\tDET\t_\t_\t_\t_\t_\t_\n2\tcat\tcat\tNOUN\t_\tNumber=Sing\t_\t_\t_\t_\n3\tsleeps\tsleep\tVERB\t_\t_\t_\t_\t_\t_\n\n"
+)
 INFLECTED = "sea\tseas\tN;PL\nboat\tboats\tN;PL\nsea\tsea\tN;SG\nboat\tboat\tN;SG\n"
 
 
@@ -120,6 +129,15 @@ RUNS: dict[str, Made] = {
     ),
     "tag-pretrained": Made("tag-pretrained", "names.txt", NAMED, {"encoder.from": "origin"}),
     "tag-contextual": Made("tag-lstm-crf", "names.txt", NAMED, {"features.contextual": ["origin"]}),
+    "tag-columns": Made(
+        "tag-columns", "treebank.conllu",
+        [*OF_DATA, "predict {run} plain.txt --json --n-best 2", *exported("plain.txt")],
+        {"data.labels": ["upos", "feats", "lemma"]},
+    ),
+    "tag-nested": Made(
+        "tag-nested", "spans.jsonl", [*OF_DATA, "predict {run} spans.jsonl", *exported("plain.txt")], {"data.nested": 2}
+    ),
+    "cut-lstm": Made("cut-lstm", "train.conllu", ["predict {run} plain.txt", "evaluate {run} dev.conllu --json"]),
     "classify-lstm": Made("classify-lstm", "reviews.tsv", [*SAYS, *exported("new.txt")]),
     "classify-bag": Made("classify-bag", "topics.jsonl", OF_DATA),
     "classify-pairs": Made("classify-pairs", "pairs.tsv", OF_DATA),
@@ -181,6 +199,8 @@ def make(name: str) -> None:
         without_pictures(patch)
         write_data(Path())
         Path("inflected.tsv").write_text(INFLECTED * 6)
+        Path("treebank.conllu").write_text(TREEBANK * 8)
+        Path("spans.jsonl").write_text(SPANS * 8)
         Path("small.txt").write_text("The sea was calm again.\n")
         Path("plain.txt").write_text("Anna Novak sees Lima.\nThe new boat leaves Oslo Bay.\n")
         Path("new.txt").write_text("A calm film.\nA dull, endless book.\n")

@@ -122,18 +122,25 @@ def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
     parts = [Learned("class", key, Labels(tags, scheme="bio", tag_scheme="bio")) for key, tags in names.items()]
     labels = NestedLabels(parts)
     singles = [list(heads(part.labels))[1] for part in parts]
+    for parameter in itertools.chain.from_iterable(head.parameters() for head in singles):
+        torch.nn.init.normal_(parameter)
     model, T = TagHeads(singles), 2
     emissions = model.emissions(torch.randn(T, 4)).detach()
     one = model.one(emissions.numpy(), with_posterior=True)
     assert one.posterior is not None
-    of_heads = [
-        shares_of_paths(head, own) for head, own in zip(singles, emissions.split([3] * len(parts), -1), strict=True)
+    own = emissions.split([3] * len(parts), -1)
+    of_heads = [shares_of_paths(head, scores) for head, scores in zip(singles, own, strict=True)]
+    combined = [
+        (np.transpose([path for path, _ in chosen]).tolist(), float(np.prod([share for _, share in chosen])))
+        for chosen in itertools.product(*(of_head.items() for of_head in of_heads))
     ]
+    most = sorted(combined, key=lambda item: -item[1])[:7]
+    for (path, share), (found_path, found_share) in zip(most, one.posterior.best(7), strict=True):
+        assert found_path.tolist() == path
+        assert found_share == pytest.approx(share, abs=1e-5)
     expected: dict[object, float] = {}
-    for paths in itertools.product(*of_heads):
-        share = float(np.prod([of_head[path] for of_head, path in zip(of_heads, paths, strict=True)]))
-        said = labels.decode(np.transpose(paths).tolist())
-        for span in labels.spans(said):
+    for path, share in combined:
+        for span in labels.spans(labels.decode(path)):
             expected[span] = expected.get(span, 0.0) + share
     asked = sorted(expected, key=str)
     for span in asked:

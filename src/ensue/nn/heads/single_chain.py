@@ -112,11 +112,25 @@ class Posterior(NamedTuple):
         return float(np.exp(logs))
 
     def best(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
-        """The `count` best paths (T,) with their probabilities, the best first; all, if there are not so many."""
+        """The `count` best paths (T,) with their probabilities, the best first; all, if there are not so many. Of
+        several heads they are paths of all of them (T, C).
+        """
+        if self.parts:
+            return _together([part.best(count) for part in self.parts], count)
         if not len(self.scores):
             return [(np.zeros(0, np.int64), 1.0)]
         paths = _independent(self.scores, count) if self.tables is None else _chained(self.scores, self.tables, count)
         return [(path, self.probability(path)) for path in paths]
+
+
+def _together(of_heads: Sequence[list[tuple[NDArray[np.int64], float]]], count: int) -> list[tuple[Any, float]]:
+    """The best combinations of paths of heads that are independent of each other, from the best paths of each."""
+    found: list[tuple[tuple[NDArray[np.int64], ...], float]] = [((), 1.0)]
+    for paths in of_heads:
+        check_interrupted()
+        longer = [((*chosen, path), share * own) for chosen, share in found for path, own in paths]
+        found = sorted(longer, key=lambda combined: -combined[1])[:count]
+    return [(np.stack(chosen, 1), share) for chosen, share in found]
 
 
 def _independent(scores: Numbers, count: int) -> NDArray[np.int64]:

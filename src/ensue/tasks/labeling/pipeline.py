@@ -36,8 +36,8 @@ from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import (
     MOST_PATHS,
     Confidence,
-    LabeledWord,
     TaggedSentence,
+    labeled_words,
     listed_paths,
 )
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
@@ -76,7 +76,6 @@ class LabelingPipeline(WordPipeline):
     def with_search(self, *, n_best: int) -> Self:
         """This model with so many paths of each sentence."""
         check_whole("n_best", n_best, 1, MOST_PATHS)
-        self._with_one_head("n_best is for")
         other = copy.copy(self)
         other.n_best = n_best
         return other
@@ -118,7 +117,10 @@ class LabelingPipeline(WordPipeline):
             raise EnsueError(
                 f'the model also reads the column "{missing[0]}" of each word, which the text does not have'
             )
-        labels = self._with_one_head("inspect shows")
+        labels = self.labels
+        if not isinstance(labels, Labels):
+            found = ", ".join(labels.names) if isinstance(labels, LabelColumns) else "spans that may overlap"
+            raise EnsueError(f"inspect shows a tagger of one column; this one has {found}")
         (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in wanted})
         surface = plain.surface(sentence) if isinstance(text, str) else joined(sentence.words)
         facts = self.facts(encoder=self.recipe.describe(), head=self.recipe.head.kind) | {"words": f"{len(read):,}"}
@@ -258,14 +260,7 @@ class LabelingPipeline(WordPipeline):
             yield source.rest
 
     def portable(self) -> Portable:
-        return portable(self, self._with_one_head("ONNX has"), self.recipe.data.context_words)
-
-    def _with_one_head(self, what: str) -> Labels:
-        """The labels. Raises EnsueError if several heads learn them."""
-        if isinstance(self.labels, Labels):
-            return self.labels
-        found = ", ".join(self.labels.names) if isinstance(self.labels, LabelColumns) else "spans that may overlap"
-        raise EnsueError(f"{what} a tagger of one column; this one has {found}")
+        return portable(self, self.labels, self.recipe.data.context_words)
 
     def protocol(self, scores: LabelingScores) -> str:
         """How `evaluate` has counted these scores."""
@@ -289,15 +284,7 @@ class LabelingPipeline(WordPipeline):
         """The answer as a `TaggedSentence`, with the places of words in the text by `format`."""
         sentence = answer.sentence
         surface = format.surface(sentence) if sentence.line else joined(sentence.words)
-        words = zip(sentence.words, answer.labels, surface.offsets, strict=True)
-        if isinstance(self.labels, LabelColumns):
-            names = self.labels.names
-            labeled = tuple(
-                LabeledWord(word, row[0], *place, columns=dict(zip(names, row, strict=True)))
-                for word, row, place in words
-            )
-        else:
-            labeled = tuple(LabeledWord(word, label, *place) for word, label, place in words)
+        labeled = labeled_words(self.labels, sentence.words, answer.labels, surface.offsets)
         found = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
         return found if answer.confidence is None else found.judged(answer.confidence)
 

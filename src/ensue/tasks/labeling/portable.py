@@ -13,6 +13,7 @@ from ensue.models.tag_heads import TagHead
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords, WithOrigins
+from ensue.text.label_columns import TaggerLabels
 from ensue.text.labels import Labels
 
 SENTENCES = {
@@ -22,7 +23,7 @@ SENTENCES = {
 """Where sentences are in rows of several: the numbers of their words, counted row by row over the padded batch."""
 
 
-def portable(pipeline: WordPipeline, labels: Labels, together: int) -> Portable:
+def portable(pipeline: WordPipeline, labels: TaggerLabels, together: int) -> Portable:
     """The model as one function, with the best path inside. Where sentences are read `together`, up to so many words,
     a row of words has several of them, and the places of each are an input of its own.
     """
@@ -38,7 +39,8 @@ def portable(pipeline: WordPipeline, labels: Labels, together: int) -> Portable:
             h, mask = h.flatten(0, 1)[places], mask_of(places, given["lengths_of_sentences"])
         emissions = model.head.emissions(h)
         tags = model.head.best(emissions, mask)
-        return {"tags": tags.masked_fill(~mask, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
+        real = mask if isinstance(labels, Labels) else mask.unsqueeze(-1)
+        return {"tags": tags.masked_fill(~real, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         given = words.sample(batch, length)
@@ -61,10 +63,16 @@ def _halves(lengths: Tensor) -> dict[str, Tensor]:
     return {"places_of_sentences": places, "lengths_of_sentences": sizes}
 
 
-def tag_settings(head: TagHead, labels: Labels) -> dict[str, Any]:
+def tag_settings(head: TagHead, labels: TaggerLabels) -> dict[str, Any]:
     """The settings with which a program writes tags as labels, and knows how probable they are.
 
-    Of a head that chooses paths these are the scores of pairs of tags and of both ends, too, null for -inf.
+    Of a head that chooses paths these are the scores of pairs of tags and of both ends, too, null for -inf. Of several
+    heads, `heads` has the tags and scores of each.
     """
+    if not isinstance(labels, Labels):
+        both = zip(head.parts, labels.learned, strict=True)
+        heads = [tag_settings(part, learned.labels) for part, learned in both]
+        tags = [tag for part in heads for tag in part["tags"]]
+        return {"tags": tags, "labels": labels.to_json(), "tables": [], "heads": heads}
     tables = [np.where(np.isinf(part), np.array(None), part).tolist() for part in head.tables() or ()]
     return {"tags": list(labels.tags.symbols), "labels": labels.to_json(), "tables": tables}

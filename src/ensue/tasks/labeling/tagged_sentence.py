@@ -6,13 +6,13 @@ Exported programs carry this file: at the top it imports what works without torc
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ensue.inspection.colors import color_of
 from ensue.nn.heads.single_chain import Posterior
-from ensue.text.label_columns import NestedLabels, TaggerLabels
+from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.schemes import overlapping_spans, spans
 
@@ -26,7 +26,7 @@ class Confidence(NamedTuple):
     labels: list[Any]
     """For each word that of its label; of several columns those of each by name."""
     spans: list[float]
-    paths: list[tuple[list[str], float]]
+    paths: list[tuple[list[Any], float]]
 
     @classmethod
     def of(
@@ -35,10 +35,14 @@ class Confidence(NamedTuple):
     ) -> Confidence:  # fmt: skip
         """That of the labels of a sentence, with the `n_best` paths."""
         shares = labels.confidence(said, posterior.marginals, words)
-        if not isinstance(labels, Labels):
-            return cls(shares, _nested_spans(labels, said, posterior) if isinstance(labels, NestedLabels) else [], [])
-        paths = [(labels.decode(path.tolist()), share) for path, share in posterior.best(n_best)] if n_best else []
-        return cls(shares, posterior.spans(*labels.span_tags(said)).tolist(), paths)
+        best = posterior.best(n_best) if n_best else []
+        paths = [(list(labels.decode(path.tolist(), words)), share) for path, share in best]
+        of_spans: list[float] = []
+        if isinstance(labels, Labels):
+            of_spans = posterior.spans(*labels.span_tags(said)).tolist()
+        elif isinstance(labels, NestedLabels):
+            of_spans = _nested_spans(labels, said, posterior)
+        return cls(shares, of_spans, paths)
 
 
 def _nested_spans(labels: NestedLabels, said: Sequence[str], posterior: Posterior) -> list[float]:
@@ -71,6 +75,12 @@ class LabeledWord(NamedTuple):
 
     def __repr__(self) -> str:
         return "/".join([self.text, *(self.columns or {"": self.label}).values()])
+
+    def with_label(self, label: Any) -> LabeledWord:
+        """The word with another label; of several columns, with these values."""
+        if self.columns is None:
+            return self._replace(label=label)
+        return self._replace(label=label[0], columns=dict(zip(self.columns, label, strict=True)))
 
     def as_json(self) -> dict[str, Any]:
         """The word as JSON values."""
@@ -116,7 +126,7 @@ class TaggedSentence:
         paths = []
         for labels, share in confidence.paths:
             named = zip(self.words, labels, strict=True)
-            path = tuple(word._replace(label=label) for word, label in named)
+            path = tuple(word.with_label(label) for word, label in named)
             paths.append(replace(self, words=path, probability=share))
         words = tuple(word._replace(confidence=share) for word, share in shared)
         return replace(self, words=words, span_probabilities=tuple(confidence.spans), paths=tuple(paths))
@@ -144,7 +154,11 @@ class TaggedSentence:
         return {"text": self.text, "words": words, **self._spans_json(), **paths}
 
     def _path_json(self) -> dict[str, Any]:
-        return {"probability": _rounded(self.probability), "labels": self.labels, **self._spans_json()}
+        labels: dict[str, Any] = {"labels": self.labels}
+        if any(word.columns for word in self.words):
+            rows = [word.columns or {} for word in self.words]
+            labels = {"columns": {name: [row[name] for row in rows] for name in rows[0]}}
+        return {"probability": _rounded(self.probability), **labels, **self._spans_json()}
 
     def _spans_json(self) -> dict[str, Any]:
         if not self.has_spans:
@@ -188,6 +202,15 @@ class TaggedSentence:
 
 
 Piece = LabeledSpan | LabeledWord
+
+
+def labeled_words(
+    labels: TaggerLabels, words: Iterable[str], said: Sequence[Any], offsets: Iterable[tuple[int, int]]
+) -> tuple[LabeledWord, ...]:
+    """The words with what is said of each, and their places."""
+    columns = dict.fromkeys(labels.names, "") if isinstance(labels, LabelColumns) else None
+    places = zip(words, said, offsets, strict=True)
+    return tuple(LabeledWord(word, "", *place, columns=columns).with_label(label) for word, label, place in places)
 
 
 def _colored(piece: Piece) -> str:

@@ -12,14 +12,24 @@ import numpy as np
 from words import config, inputs, model, padded, say_unknown
 
 from ensue.nn.heads.single_chain import ChainScores, Posterior
-from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
+from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, TaggedSentence, labeled_words, listed_paths
+from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.labels import Labels
 from ensue.text.tokens import tokens
 
-labels_of = Labels.from_json(config["labels"])
-tables = None
-if config["tables"]:  # null is what never happens
-    tables = ChainScores(*(np.nan_to_num(np.array(part, np.float32), nan=-np.inf) for part in config["tables"]))
+kinds = {kind.kind: kind for kind in (Labels, LabelColumns, NestedLabels)}
+labels_of = kinds[config["labels"]["kind"]].from_json(config["labels"])
+
+
+def scores(tables):
+    """The scores of a chain, in which null is what never happens; None if each tag is chosen by itself."""
+    if not tables:
+        return None
+    return ChainScores(*(np.nan_to_num(np.array(part, np.float32), nan=-np.inf) for part in tables))
+
+
+heads = [(len(head["tags"]), scores(head["tables"])) for head in config.get("heads", [])]
+tables = scores(config["tables"])
 
 
 def predict(sentences, document=False):
@@ -37,13 +47,16 @@ def judged(sentences, document=False):
     given = inputs([[word for words in row for word in words] for row in rows])
     if most:
         given |= places(rows)
-    found = zip(*model.run(["tags", "emissions"], given), map(len, sentences), strict=True)
-    return [(labels_of.decode(tags[:size]), emissions[:size]) for tags, emissions, size in found]
+    found = zip(*model.run(["tags", "emissions"], given), sentences, strict=True)
+    return [(labels_of.decode(tags[: len(words)], words), emissions[: len(words)]) for tags, emissions, words in found]
 
 
 def posterior(emissions):
     """The probabilities of tags, spans and paths of a sentence."""
-    return Posterior.of(emissions, tables)
+    if not heads:
+        return Posterior.of(emissions, tables)
+    parts = np.split(emissions, np.cumsum([size for size, _ in heads])[:-1], axis=1)
+    return Posterior.beside([Posterior.of(part, own) for part, (_, own) in zip(parts, heads, strict=True)])
 
 
 def tagged(text, n_best=0):
@@ -51,9 +64,11 @@ def tagged(text, n_best=0):
     words = tokens(text, config["splitter"])
     nothing = [], np.zeros((0, len(config["tags"])), np.float32)
     ((labels, emissions),) = judged([[word.text for word in words]]) or [nothing]
-    confidence = Confidence.of(labels_of, labels, posterior(emissions), n_best=n_best)
-    labeled = [LabeledWord(word.text, label, word.start, word.end) for word, label in zip(words, labels, strict=True)]
-    return TaggedSentence(text, tuple(labeled), labels_of.has_spans).judged(confidence)
+    forms = [word.text for word in words]
+    confidence = Confidence.of(labels_of, labels, posterior(emissions), forms, n_best)
+    labeled = labeled_words(labels_of, forms, labels, [(word.start, word.end) for word in words])
+    overlap = isinstance(labels_of, NestedLabels)
+    return TaggedSentence(text, labeled, labels_of.has_spans, overlap=overlap).judged(confidence)
 
 
 def contexts(sentences, most):
@@ -91,7 +106,8 @@ if __name__ == "__main__":
         if not asked.json and not asked.n_best:
             words = [word.text for word in tokens(text, config["splitter"])]
             for labels in predict([words]):
-                print("\n".join(f"{word}\t{label}" for word, label in zip(words, labels, strict=True)))
+                rows = zip(words, ([label] if isinstance(label, str) else label for label in labels), strict=True)
+                print("\n".join("\t".join((word, *row)) for word, row in rows))
             print()
             continue
         found = tagged(text, asked.n_best)
