@@ -36,8 +36,8 @@ from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import (
     MOST_PATHS,
     Confidence,
+    LabeledWord,
     TaggedSentence,
-    labeled_words,
     listed_paths,
 )
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
@@ -284,7 +284,12 @@ class LabelingPipeline(WordPipeline):
         """The answer as a `TaggedSentence`, with the places of words in the text by `format`."""
         sentence = answer.sentence
         surface = format.surface(sentence) if sentence.line else joined(sentence.words)
-        labeled = labeled_words(self.labels, sentence.words, answer.labels, surface.offsets)
+        words = zip(sentence.words, answer.labels, surface.offsets, strict=True)
+        if isinstance(self.labels, LabelColumns):
+            empty = dict.fromkeys(self.labels.names, "")
+            labeled = tuple(LabeledWord(word, "", *place, columns=empty).with_label(row) for word, row, place in words)
+        else:
+            labeled = tuple(LabeledWord(word, label, *place) for word, label, place in words)
         found = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
         return found if answer.confidence is None else found.judged(answer.confidence)
 

@@ -6,13 +6,13 @@ Exported programs carry this file: at the top it imports what works without torc
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ensue.inspection.colors import color_of
 from ensue.nn.heads.single_chain import Posterior
-from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
+from ensue.text.label_columns import NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.schemes import overlapping_spans, spans
 
@@ -202,15 +202,6 @@ class TaggedSentence:
 
 
 Piece = LabeledSpan | LabeledWord
-
-
-def labeled_words(
-    labels: TaggerLabels, words: Iterable[str], said: Sequence[Any], offsets: Iterable[tuple[int, int]]
-) -> tuple[LabeledWord, ...]:
-    """The words with what is said of each, and their places."""
-    columns = dict.fromkeys(labels.names, "") if isinstance(labels, LabelColumns) else None
-    places = zip(words, said, offsets, strict=True)
-    return tuple(LabeledWord(word, "", *place, columns=columns).with_label(label) for word, label, place in places)
 
 
 def _colored(piece: Piece) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from words import config, inputs, model, padded, say_unknown
 
 from ensue.nn.heads.single_chain import ChainScores, Posterior
-from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, TaggedSentence, labeled_words, listed_paths
+from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
 from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.labels import Labels
 from ensue.text.tokens import tokens
@@ -66,9 +66,14 @@ def tagged(text, n_best=0):
     ((labels, emissions),) = judged([[word.text for word in words]]) or [nothing]
     forms = [word.text for word in words]
     confidence = Confidence.of(labels_of, labels, posterior(emissions), forms, n_best)
-    labeled = labeled_words(labels_of, forms, labels, [(word.start, word.end) for word in words])
+    names = labels_of.names if isinstance(labels_of, LabelColumns) else ()
+    empty = dict.fromkeys(names, "") or None
+    labeled = [
+        LabeledWord(word.text, "", word.start, word.end, columns=empty).with_label(label)
+        for word, label in zip(words, labels, strict=True)
+    ]
     overlap = isinstance(labels_of, NestedLabels)
-    return TaggedSentence(text, labeled, labels_of.has_spans, overlap=overlap).judged(confidence)
+    return TaggedSentence(text, tuple(labeled), labels_of.has_spans, overlap=overlap).judged(confidence)
 
 
 def contexts(sentences, most):
