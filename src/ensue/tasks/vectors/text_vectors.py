@@ -112,7 +112,7 @@ def _highest(found: Vectors, count: int) -> NDArray[np.int64]:
 
 
 def near_duplicates(vectors: Stored, threshold: float) -> Iterator[tuple[int, int, float]]:
-    """The pairs of rows whose cosine is `threshold` at least, each once, with it. Every pair is compared."""
+    """The pairs of rows whose cosine is `threshold` at least, up to rounding, each once, with it. All are compared."""
 
     def block(start: int) -> Vectors:
         return unit_vectors(np.asarray(vectors[start : start + COMPARED], np.float32))
@@ -121,6 +121,6 @@ def near_duplicates(vectors: Stored, threshold: float) -> Iterator[tuple[int, in
         own = block(start)
         for other in range(start, len(vectors), COMPARED):
             cosines = own @ (own if other == start else block(other)).T
-            for row, place in np.argwhere(cosines >= threshold).tolist():
+            for row, place in np.argwhere(cosines >= threshold - 1e-6).tolist():
                 if start + row < other + place:
                     yield start + row, other + place, float(cosines[row, place])
