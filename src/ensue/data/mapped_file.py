@@ -90,6 +90,7 @@ class MappedFile:
                 damage = f"damaged: bytes {start:,} to {stop:,} have changed"
                 raise DataError(f"{damage}; it is removed, and the same command makes it anew", self.path)
             self._seen[block] = True
+            self.touched(stop - start)
 
     def __getitem__(self, part: slice) -> bytes:
         return self._mapping[part]
