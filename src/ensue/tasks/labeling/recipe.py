@@ -46,7 +46,7 @@ class LabelingData(DividedData):
     @model_validator(mode="after")
     def _one_column(self) -> Self:
         if self.nested and self.label_columns:
-            raise ValueError("data.nested is for one column of spans; data.labels names several")
+            raise ValueError("has nested for several columns of labels; expected one column of spans")
         return self
 
     @property
