@@ -6,10 +6,14 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 EXE    := $(if $(filter Windows_NT,$(OS)),.exe)
 UV     := $(shell command -v uv 2>/dev/null)
 # pip reads PIP_FIND_LINKS by itself, uv has to be told; old pips build sdists without what these ask for unless PEP 517
-INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517) --constraint constraints.txt
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517) --constraint $(CONSTRAINTS)
 
+CONSTRAINTS ?= constraints.txt
 TESTS  ?=
 DIST   ?= dist
+# tests that pass through much of every package that is used
+WIDE   := $(addprefix tests/,test_recipe.py test_guests.py test_arguments.py training/test_pictures.py metrics text \
+            serving/test_completions.py cli/test_startup.py search exchange/onnx)
 N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8
@@ -18,7 +22,7 @@ COUNT  ?= 8
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow fuzz mutants check check-static format docs dist bench clean
+.PHONY: help quickstart test slow fuzz mutants check check-static format docs dist lowest bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,8 +30,12 @@ help:  ## show this list
 quickstart: $(VENV)/.installed  ## train a small language model on this machine, about a minute
 	@$(BIN)/ensue quickstart
 
-test: $(VENV)/.installed-test  ## the default tests on two cores, about a minute
-	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+test: $(VENV)/.installed-test  ## the default tests (of TESTS) on two cores, about a minute
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(TESTS)
+
+lowest:  ## some tests with the lowest versions that pyproject.toml allows, in build/lowest
+	@mkdir -p build && $(MAKE) --no-print-directory test VENV=build/lowest CONSTRAINTS=constraints-lowest.txt \
+	  TESTS="-p no:cacheprovider $(WIDE)"
 
 slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there
 	@$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal $(TESTS)
@@ -68,7 +76,7 @@ $(BIN)/python$(EXE):
 	@$(if $(UV),uv venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV)) || \
 	  { rm -rf $(VENV); echo "no virtual environment: on Debian install python3-venv, or have uv on the path" >&2; exit 1; }
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python$(EXE)
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | $(BIN)/python$(EXE)
 	@$(INSTALL) --editable '.[pictures,scores]' && $(BIN)/python -m compileall -q src && touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed

@@ -14,10 +14,12 @@ from email.message import Message
 from functools import partial
 from importlib.metadata import distribution, requires
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from conftest import REPOSITORY
 
@@ -187,3 +189,15 @@ def test_the_version_is_the_same_everywhere() -> None:
     version = re.findall('"(.+)"', (REPOSITORY / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[-1]
     assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{version}]" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_lowest_versions_are_those_that_are_tested() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    tested = [extras[name] for name in ("pictures", "scores", "onnx", "search", "serve", "sklearn", "tensorboard")]
+    pins = (REPOSITORY / "constraints-lowest.txt").read_text(encoding="utf-8").lower().replace("_", "-")
+    found = dict(re.findall(r"^([^#=]+)==(\S+)$", pins, re.MULTILINE))
+    for requirement in map(Requirement, [*project["dependencies"], *chain(*tested)]):
+        (lowest,) = (Version(s.version) for s in requirement.specifier if s.operator == ">=")
+        name = requirement.name.lower().replace("_", "-")
+        assert Version(found[name]) == lowest or name == "torch", name

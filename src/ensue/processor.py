@@ -55,7 +55,7 @@ def keep_freed_memory() -> bool:
     page, zeroed, which for large tables takes longer than to compute. It is a setting of the whole process, so only
     programs of ensue's own call this, no function of the library.
     """
-    with suppress(OSError, AttributeError, ValueError):
+    with suppress(OSError, AttributeError, TypeError, ValueError):  # Windows asks for a name
         mallopt = ctypes.CDLL(None).mallopt
         return bool(mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
     return False

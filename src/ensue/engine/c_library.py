@@ -126,9 +126,14 @@ def _compiled(text: str, options: list[str]) -> bytes:
 
 
 def _flags() -> list[str]:
-    """gcc prefers vectors of 256 bits even where there are longer ones. `$ENSUE_CFLAGS` has the last word."""
+    """gcc prefers vectors of 256 bits even where there are longer ones. Apple's clang knows an ARM by `-mcpu` alone.
+
+    `$ENSUE_CFLAGS` has the last word.
+    """
     width = ["-mprefer-vector-width=512"] if "avx512f" in features() else []
-    return [*FLAGS, *width, *os.environ.get("ENSUE_CFLAGS", "").split()]
+    is_apple = (platform.system(), platform.machine()) == ("Darwin", "arm64")
+    flags = ["-mcpu=native" if is_apple and flag == "-march=native" else flag for flag in FLAGS]
+    return [*flags, *width, *os.environ.get("ENSUE_CFLAGS", "").split()]
 
 
 def _machine() -> str:

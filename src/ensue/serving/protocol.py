@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -14,8 +15,8 @@ from ensue.serving.limits import BLOCK, Limits
 from ensue.serving.refusal import Refusal
 from ensue.serving.transport import CONNECTION, as_bytes
 
-AT_ONCE = struct.pack("ii", 1, 0)
-"""For a socket: its end drops what was not sent."""
+AT_ONCE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+"""For a socket: its end drops what was not sent. The numbers of Windows are shorter."""
 BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 )
