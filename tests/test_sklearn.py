@@ -61,6 +61,11 @@ def test_a_tagger_labels_words(tmp_path: Path) -> None:
     tagger = Tagger(settings=STEPS, out=tmp_path / "run").fit(SENTENCES, TAGS)
     assert tagger.predict([["a", "cat"], []]) == [["D", "N"], []]
     assert tagger.score(SENTENCES, TAGS) == 1
+    shares, empty = tagger.predict_proba([["a", "cat"], []])
+    assert (shares.shape, empty.shape, tagger.classes_.tolist()) == ((2, 2), (0, 2), ["D", "N"])
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    (sentence,) = tagger.model_.predict([["a", "cat"]], confidence=True)
+    assert np.allclose(shares.max(1), [word.confidence for word in sentence], atol=1e-6)
     assert tagger.run_ == tmp_path / "run"
 
 

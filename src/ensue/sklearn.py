@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.library import load, train
 from ensue.recipe import read_recipe
@@ -26,6 +27,7 @@ from ensue.tasks import task_entry
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.text.labels import Labels
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -179,6 +181,22 @@ class Tagger(Estimator):
         """The label of each word of each sentence."""
         check_is_fitted(self, "model_")
         return [[word.label for word in sentence] for sentence in self.model_.predict(X)]
+
+    def predict_proba(self, X: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`, all other
+        words given. Raises ValueError for a model of several columns.
+        """
+        check_is_fitted(self, "model_")
+        labels, model = self.model_.labels, self.model_
+        if not isinstance(labels, Labels):
+            raise ValueError("predict_proba is for a tagger of one column")
+        order = [labels.names.index(name) for name in self.classes_]
+        found = [np.zeros((0, len(order))) for _ in X]
+        whole = [place for place, words in enumerate(X) if len(words)]
+        answers = model.label([Sentence(tuple(X[place])) for place in whole], confidence=True)
+        for place, answer in zip(whole, answers, strict=True):
+            found[place] = labels.shares(answer.posterior.marginals)[:, order].astype(np.float64)
+        return found
 
     def score(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]], sample_weight: None = None) -> float:
         """The share of words that get their label."""

@@ -177,6 +177,12 @@ class Labels(Stored):
         shares: list[float] = (marginals * (self._places == places[:, None])).sum(1).tolist()
         return shares
 
+    def shares(self, marginals: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+        """The probability (T, N) of each of `names` at each word, by `confidence`."""
+        places = np.array([self._place_of.get(self._written(name), -1) for name in self.names], np.int64)
+        shares: NDArray[np.floating[Any]] = marginals @ (self._places[:, None] == places).astype(marginals.dtype)
+        return shares
+
     def spans(self, labels: Sequence[str]) -> list[Span]:
         """The spans that the labels of a sentence write; none for plain labels."""
         return spans(labels) if self.has_spans else []

@@ -62,6 +62,7 @@ class LabelsOfSentence(NamedTuple):
     sentence: Sentence
     labels: list[Any]
     confidence: Confidence | None = None
+    posterior: Posterior | None = None
 
 
 class LabelingPipeline(WordPipeline):
@@ -332,7 +333,7 @@ class LabelingPipeline(WordPipeline):
             return LabelsOfSentence(sentence, labels)
         said = of(sentence) if of else labels
         return LabelsOfSentence(
-            sentence, labels, Confidence.of(self.labels, said, posterior, sentence.words, self.n_best)
+            sentence, labels, Confidence.of(self.labels, said, posterior, sentence.words, self.n_best), posterior
         )
 
     @torch.inference_mode()
