@@ -215,7 +215,7 @@ def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
 def predicted_file(pipeline: ClassificationPipeline, path: Path, format: str = "") -> str:
     """What `ensue predict` writes, without the probabilities."""
     source = pipeline.source(path, format=format, is_labeled=False)
-    return "".join(source.write(document, labels) for document, labels, _ in pipeline.classify(source))
+    return "".join(source.write(document, labels) for document, labels, *_ in pipeline.classify(source))
 
 
 def json_without_label(text: str) -> list[dict[str, object]]:

@@ -30,6 +30,13 @@ def say_empty(count: int, location: str) -> None:
         say_once(f"empty {location}", f"{location}: {texts} empty; what is predicted there means nothing")
 
 
+def say_unknown(count: int, location: str) -> None:
+    """Warns of texts all of whose words are new to a model, where there are any."""
+    if count:
+        texts = "a text has" if count == 1 else f"{count:,} texts have"
+        say_once(f"unknown {location}", f"{location}: {texts} no word of the training data; do not trust the answer")
+
+
 def forget_what_was_said() -> None:
     """Forgets which topics have had a notice; for tests."""
     _said.clear()

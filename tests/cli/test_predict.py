@@ -226,15 +226,20 @@ def test_a_table_has_as_many_columns_in_every_row_where_some_texts_have_no_label
 @pytest.mark.filterwarnings("default::ensue.notices.Notice")
 def test_raw_texts_have_label_and_probability_before_them(ensue: Ensue, runs: Path) -> None:
     forget_what_was_said()
-    said = ensue("predict", runs / "topics", stdin="salt and oven\n\na choir, é\n".encode())
-    assert said.err == "ensue: stdin: a text is empty; what is predicted there means nothing\n"
-    answers = package.load(runs / "topics", device="cpu").predict(["salt and oven", "", "a choir, é"])
+    said = ensue("predict", runs / "topics", stdin="salt and oven\n\na choir, é\nxyzzy plugh\n".encode())
+    assert said.err.splitlines() == [
+        "ensue: stdin: a text is empty; what is predicted there means nothing",
+        "ensue: stdin: a text has no word of the training data; do not trust the answer",
+        "4 of 9 words (44%) are not known from the training data",
+    ]
+    answers = package.load(runs / "topics", device="cpu").predict(["salt and oven", "", "a choir, é", "xyzzy plugh"])
     assert said.out.splitlines() == [f"{a.label}\t{a.probability:.4f}\t{a.texts[0]}" for a in answers]
-    Path("lines.txt").write_text("salt and oven\n\na choir, é\n")
+    Path("lines.txt").write_text("salt and oven\n\na choir, é\nxyzzy plugh\n")
     assert ensue("predict", runs / "topics", "lines.txt").out == said.out
     assert ensue("predict", runs / "topics", stdin=b"").out == ""
 
 
+@pytest.mark.filterwarnings("ignore:.* no word of the training data")
 def test_formats_that_are_named(ensue: Ensue, runs: Path) -> None:
     columns_like = b"one two\nthree four\n\n"
     as_text = ensue("predict", runs / "names", "--format", "text", stdin=columns_like).out
@@ -336,6 +341,7 @@ def test_a_reader_that_goes_away_is_no_traceback(runs: Path) -> None:
     assert (first.split("\t")[0], status) == ("Anna", "0")
 
 
+@pytest.mark.filterwarnings("ignore:.* no word of the training data")
 def test_other_encodings(ensue: Ensue, runs: Path) -> None:
     Path("old.txt").write_bytes("caf\u00e9 Anna\n".encode("latin-1"))
     said = ensue("predict", runs / "names", "old.txt", "--encoding", "latin-1")

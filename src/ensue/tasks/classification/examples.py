@@ -47,7 +47,7 @@ class ClassifiedExamples(Examples):
         labels = pipeline.labels
         answers = pipeline.classify(self.documents[number] for number in numbers)
         for number, answer in zip(numbers, answers, strict=True):
-            document, proposed, shares = answer
+            document, proposed, shares, _ = answer
             if set(proposed) == set(document.labels) or not proposed:
                 continue
             given = labels.matrix([document.labels])[0]

@@ -28,7 +28,7 @@ from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.word_features import FormTable
-from ensue.notices import say_empty
+from ensue.notices import say_empty, say_unknown
 from ensue.tasks.classification.page import MOST_LABELS, inspect_texts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
@@ -121,11 +121,14 @@ ReadDocument = tuple[Document, list[list[str]]]
 
 
 class LabelsOfDocument(NamedTuple):
-    """A document as it was read, its labels, and the probabilities of all labels (K,)."""
+    """A document as it was read, its labels, the probabilities of all labels (K,), and whether the training data have
+    a word of it.
+    """
 
     document: Document
     labels: tuple[str, ...]
     probabilities: NDArray[np.float32]
+    is_known: bool
 
 
 class ClassificationPipeline(Choosing, WordPipeline):
@@ -178,7 +181,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
     ) -> Iterator[Candidate]:
         """The residual is that of the loss, if what the model says were right."""
         source = self.source(location, format=format, encoding=encoding, is_labeled=False)
-        for document, labels, shares in self.classify(source):
+        for document, labels, shares, _ in self.classify(source):
             said = self.labels.matrix([labels])[0]
             probability = min(map(float, shares[said]), default=float(shares.max()))
             yield Candidate(document.texts, labels, None, probability, shares - said)
@@ -211,8 +214,10 @@ class ClassificationPipeline(Choosing, WordPipeline):
             list(map(self.contextual.computed, texts)),
             None if self.subwords is None else self.subwords.texts(*texts),
         )
-        for (document, _), shares in zip(window, probabilities, strict=True):
-            yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares)
+        known = np.cumsum([0, *(forms.keys.cpu().numpy()[numbers.values] >= 0)])[numbers.starts]
+        num_known = np.diff(known).reshape(len(texts), -1).sum(0)
+        for (document, _), shares, count in zip(window, probabilities, num_known, strict=True):
+            yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares, bool(count))
 
     def source(
         self,
@@ -251,10 +256,13 @@ class ClassificationPipeline(Choosing, WordPipeline):
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
         source, parts = self._in_parts(location, format, encoding)
-        num_empty = 0
-        for document, labels, probabilities in chain.from_iterable(self.classify(part, shard) for part in parts):
+        num_empty = num_unknown = 0
+        for document, labels, probabilities, is_known in chain.from_iterable(
+            self.classify(part, shard) for part in parts
+        ):
             shares = self._shares(probabilities)
             num_empty += document.is_empty
+            num_unknown += not (document.is_empty or is_known or self.subwords)
             if as_json:
                 yield json.dumps(Classified(document.texts, labels, shares).as_json(), ensure_ascii=False) + "\n"
             elif color and source.layout.format == "plain":
@@ -264,6 +272,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         if not as_json and shard.is_last:
             yield source.rest
         say_empty(num_empty, source.location)
+        say_unknown(num_unknown, source.location)
 
     def _shares(self, probabilities: NDArray[np.float32]) -> dict[str, float]:
         return dict(zip(self.labels.names, probabilities.tolist(), strict=True))

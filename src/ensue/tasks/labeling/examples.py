@@ -68,7 +68,7 @@ class TaggedExamples(Examples):
         answers = pipeline.label(
             (self.sentences[number] for number in chosen), confidence=True, of=lambda sentence: given[id(sentence)]
         )
-        for number, (sentence, labels, confidence) in zip(chosen, answers, strict=True):
+        for number, (sentence, labels, confidence, _) in zip(chosen, answers, strict=True):
             proposed = self._in(self.scheme, labels)
             said = self._in(self.scheme, self.labels[number])
             places = [place for place, label in enumerate(said) if label != proposed[place]]
