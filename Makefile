@@ -4,11 +4,12 @@ VENV   := .venv
 # where a virtual environment of Windows has its programs, and how they end
 BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 EXE    := $(if $(filter Windows_NT,$(OS)),.exe)
+# INSTALL is made of it here and now, so it stands above
+CONSTRAINTS ?= constraints.txt
 UV     := $(shell command -v uv 2>/dev/null)
 # pip reads PIP_FIND_LINKS by itself, uv has to be told; old pips build sdists without what these ask for unless PEP 517
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517) --constraint $(CONSTRAINTS)
 
-CONSTRAINTS ?= constraints.txt
 TESTS  ?=
 DIST   ?= dist
 # tests that pass through much of every package that is used
