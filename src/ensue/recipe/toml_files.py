@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -149,7 +150,7 @@ def _read_document(name: str) -> dict[str, Any]:
     path = Path(name)
     if name in _packaged_names():
         text = (_packaged() / f"{name}.toml").read_text(encoding="utf-8")
-    elif path.is_file():
+    elif os.path.isfile(path):  # False for a name that is too long for a path, where `Path.is_file` raises
         try:
             text = read_bounded(path, MAX_TOML * 4).decode()
         except (OSError, ValueError) as error:
@@ -159,7 +160,7 @@ def _read_document(name: str) -> dict[str, Any]:
     elif path.suffix == ".toml":
         raise DataError("no such recipe file", path)
     else:
-        raise RecipeError(f'no recipe named "{name}"{nearest(name, recipe_names())}; `ensue recipes` lists them')
+        raise RecipeError(f'no recipe named "{shown(name, 100)[1:-1]}"{nearest(name, recipe_names())}; `ensue recipes` lists them')
     try:
         return parse_toml(text)
     except ParseError as error:
