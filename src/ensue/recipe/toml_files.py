@@ -160,7 +160,9 @@ def _read_document(name: str) -> dict[str, Any]:
     elif path.suffix == ".toml":
         raise DataError("no such recipe file", path)
     else:
-        raise RecipeError(f'no recipe named "{shown(name, 100)[1:-1]}"{nearest(name, recipe_names())}; `ensue recipes` lists them')
+        raise RecipeError(
+            f'no recipe named "{shown(name, 100)[1:-1]}"{nearest(name, recipe_names())}; `ensue recipes` lists them'
+        )
     try:
         return parse_toml(text)
     except ParseError as error:
