@@ -63,8 +63,8 @@ def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     listener = Listener()
     run_tiny(classifying(path, encoder="none", steps=15), tmp_path / "run", reporter=listener)
     pipeline = load(tmp_path / "run")
-    assert pipeline.layout is not None
-    assert pipeline.layout.format == name
+    assert pipeline.config is not None
+    assert pipeline.config["layout"]["format"] == name
     assert pipeline.labels.names == ("cooking", "music", "sports")
     assert not pipeline.labels.multiple
     assert listener.facts is not None

@@ -57,8 +57,8 @@ def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     head = {
         "bert.pooler.dense.weight": pooler[0],
         "bert.pooler.dense.bias": pooler[1],
-        "classifier.weight": tensors[f"{last}.weight"] / scale,
-        "classifier.bias": tensors[f"{last}.bias"],
+        "classifier.weight": tensors[f"{last}.weight"] / scale / run.parts.labels.temperature,
+        "classifier.bias": tensors[f"{last}.bias"] / run.parts.labels.temperature,
     }
     check_width(run, head["classifier.weight"], d)
     return _tuned(run, layers, head, run.parts.labels.names, "BertForSequenceClassification")

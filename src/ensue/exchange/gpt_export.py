@@ -63,9 +63,9 @@ def classifier(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
         )
     layers = tuned_layers(run, tensors, _check_shape)
     words, inner = published_vectors(layers.origin.recipe, layers.tensors)
-    weight = tensors["head.1.weight"].double()
+    weight, bias = (tensors[f"head.1.{name}"].double() / labels.temperature for name in ("weight", "bias"))
     check_width(run, weight, layers.recipe.encoder.d_model)
-    matrix = without_bias(weight, tensors["head.1.bias"].double(), inner, layers.origin.recipe)
+    matrix = without_bias(weight, bias, inner, layers.origin.recipe)
     head = {"score.weight": matrix.float()}
     return _tuned(run, layers, words, inner, head, labels.names, "SequenceClassification")
 
