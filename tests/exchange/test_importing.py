@@ -186,6 +186,8 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
             config.write_text(json.dumps(content | {"hidden_size": 1_000_000}))
         case "odd config":
             config.write_text(json.dumps(content | {"hidden_size": "8"}))
+        case "odd nonlinearity":
+            config.write_text(json.dumps(content | {"hidden_act": {"a": 1}}))
         case "no layer":
             tensors = load_file(weights)
             tensors.pop("encoder.layer.1.output.dense.bias")
@@ -230,6 +232,7 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         ("lying config", "no tensor encoder.layer.2."),
         ("lying size", "no model can be made of it"),
         ("odd config", "expected a whole number from 1 on for hidden_size, found '8'"),
+        ("odd nonlinearity", "expected hidden_act to be one of"),
         ("no layer", "no tensor encoder.layer.1.output.dense.bias"),
         ("not finite", "not finite"),
         ("other tokenizer", "not of one model"),

@@ -45,7 +45,7 @@ class Configuration:
     def activation(self, name: str, default: str) -> str:
         """Our name of a nonlinearity. Raises DataError for one that we have not."""
         value = self.content.get(name) or default
-        if value not in ACTIVATIONS:
+        if not isinstance(value, str) or value not in ACTIVATIONS:
             raise DataError(f"expected {name} to be one of {', '.join(ACTIVATIONS)}; found {shown(value)}", self.path)
         return ACTIVATIONS[value]
 
