@@ -88,7 +88,7 @@ def test_the_page_does_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MPLBACKEND", "agg")
     ours, package = tmp_path / "ours", tmp_path / "package"
     shutil.copytree(REPOSITORY / "src", ours / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, ours)
     package.mkdir()
     monkeypatch.chdir(package)

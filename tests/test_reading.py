@@ -149,7 +149,7 @@ def test_a_trained_models_parts_agree_to_four_digits(shared_data: Path) -> None:
     text = "".join(source.chunks())[:400_000]
     tokenizer = train_tokenizer("characters", [text])
     ids = tokenizer.encode(text)
-    train, valid = TokenFile(ids[:-40_000]), TokenFile.from_ids(ids[-40_000:], characters=40_000)
+    train, valid = TokenFile(ids[:-40_000]), TokenFile(ids[-40_000:], characters=40_000)
     torch.manual_seed(0)
     model = build_language_model(
         **layers(kind="lstm", d_embedding=32, d_model=64), vocabulary_size=tokenizer.vocabulary_size

@@ -58,7 +58,8 @@ def _measured(name: str, bar: Bar, *, steps: int, **settings: int) -> EncoderGra
     """The gradients of an encoder, with a bar while it trains and a line behind it."""
 
     def stepped(step: int, loss: float) -> None:
-        bar.show(f"{name}: step {step:,}", step / steps, f"loss {loss:.3f}")
+        if step < steps:  # the line behind it says the rest
+            bar.show(f"{name}: step {step:,}", step / steps, f"loss {loss:.3f}")
 
     began = time.monotonic()
     found = encoder_gradients(name, steps=steps, **settings, stepped=stepped)
