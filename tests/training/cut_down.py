@@ -23,9 +23,10 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "bert": {"tokenizer.max_size": 300, "encoder.context": 16, "encoder.num_heads": 2, "encoder.num_layers": 2},
     "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "tokens.d_embedding": 8},
     "tag": {"train.batch_tokens": 60, "features.d_words": 8},
+    "cut": {"train.batch_tokens": 60, "features.d_words": 8},
     "classify": {"train.batch_tokens": 60},
     **dict.fromkeys(("translate", "transduce", "summarize", "answer"), OF_PAIRS),
-    "vectors": {"tokenizer.min_count": 1, "vectors.d_words": 8, "train.batch_size": 200},
+    "sentence": {"tokenizer.max_size": 300},
     "cbow": {"vectors.subsample": 0.0},
     "skipgram": {"vectors.subsample": 0.0},
     "fasttext": {"vectors.subsample": 0.0, "vectors.ngram_buckets": 50},
@@ -67,6 +68,7 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         del settings["encoder.d_model"]
     if name.startswith("vectors"):  # an update of their own, in one precision
         del settings["train.precision"]
+        settings |= {"tokenizer.min_count": 1, "vectors.d_words": 8, "train.batch_size": 200}
     if name == "summarize-lm":
         settings["decoder.num_heads"] = 2
     if name.endswith("-pretrained"):
