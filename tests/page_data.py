@@ -21,6 +21,7 @@ PAIR = '{"sentence_good": "The sea was calm.", "sentence_bad": "The sea were cal
 LINES = {"book": 60, "shakespeare": 60, "chapter": 80, "diary": 10, "notes": 10, "letters/first": 60}
 
 PEOPLE, PLACES = ("Anna/NNP Novak/NNP", "Boris/NNP", "Carla/NNP Quist/NNP"), ("Lima/NNP", "Oslo/NNP Bay/NNP")
+NUMBER = dict.fromkeys(("NNP", "NN", "VBZ"), "Number=Sing")
 MOODS = {"good": ("calm", "honest", "lovely"), "bad": ("dull", "noisy", "endless")}
 THINGS = ("film", "book", "play", "song")
 TOPICS = {
@@ -56,11 +57,18 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "reader": ("read-glimpses", "strips.npz", {}),
     "painter": ("draw", "images", {"canvas.glimpses": 3}),
     "captioner": ("caption-lstm", "captions.csv", {}),
-    "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
+    "minilm": ("sentence-vectors", "pairs.tsv", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
+    "cutter": ("cut-lstm", "train.conllu", {}),
+    "tagger": ("tag-columns", "train.conllu", {}),
+    "nested": ("tag-nested", "spans.jsonl", {}),
+    "tuned": ("minilm/recipe.toml", "pairs.tsv", {"task": "sentence-vectors", "encoder.from": "minilm"}),
 }
-"""Recipe, training data and settings of each. A run that a setting names is trained before."""
+"""Recipe, training data and settings of each. A run that a setting names is trained before.
+
+`minilm` stands for an imported model, which has no masked head either.
+"""
 
 
 class Tagged(NamedTuple):
@@ -79,6 +87,9 @@ def write_data(folder: Path) -> None:
         "pairs.jsonl": PAIR,
         "similar.tsv": "sea\tcalm\t7.5\nnobody\tspoke\t6\nsea\tnobody\t1\n",
         "reviews.parquet": "PAR1",  # it has to be there, and is not read
+        "story.txt": TEXT,
+        "terms.tsv": "boat\tBoot\n\t!Chor\n",
+        "texts/dogs.txt": "A dog runs.\nA dog runs.\nThe boat is old.\n",
         "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
     }
     files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()
@@ -156,10 +167,15 @@ def word_uses() -> dict[str, str]:
 
 def labeled_sentences() -> dict[str, str]:
     tagged = list(sentences())
+    nested = json.dumps({"text": "Bank of Lima grew", "spans": [[0, 12, "ORG"], [8, 12, "LOC"]]}) + "\n"
     parts = {"train": tagged, "dev": tagged[::3], "test": tagged[1::3]}
-    return {"names.txt": "\n".join(map(columns, tagged))} | {
-        f"{name}.conllu": "".join(map(conllu, part)) for name, part in parts.items()
-    }
+    return {
+        "names.txt": "\n".join(map(columns, tagged)),
+        "organizations.txt": "Lima NNP B-ORG\nBay NNP I-ORG\ngrew VBD O\n" * 2,
+        "spans.jsonl": nested * 20,
+        "dev.jsonl": nested,
+        "new.jsonl": '{"text": "Bank of Oslo grew"}\n',
+    } | {f"{name}.conllu": "".join(map(conllu, part)) for name, part in parts.items()}
 
 
 def sentences() -> Iterator[Tagged]:
@@ -190,16 +206,22 @@ def columns(sentence: Tagged) -> str:
 
 def conllu(sentence: Tagged) -> str:
     rows = enumerate(zip(sentence.words, sentence.pos, strict=True), start=1)
-    return "".join("\t".join([str(id), word, "_", pos, *"______"]) + "\n" for id, (word, pos) in rows) + "\n"
+    columns = ([str(id), word, word.lower(), pos, pos, NUMBER.get(pos, "_"), *"____"] for id, (word, pos) in rows)
+    return "".join("\t".join(row) + "\n" for row in columns) + "\n"
 
 
 def labeled_texts() -> dict[str, str]:
     moods = [(mood, f"A {word} {thing}.") for mood, words in MOODS.items() for word, thing in product(words, THINGS)]
     topics = [json.dumps({"text": f"About {what}.", "labels": labels}) for what, labels in TOPICS.items()]
+    export = [
+        {"data": {"text": text}, "annotations": [{"result": [{"type": "choices", "value": {"choices": [mood]}}]}]}
+        for mood, text in moods
+    ]
     pairs = [(first, second, "same" if a == b else "other") for a, first in moods[::4] for b, second in moods[1::4]]
     return {
         "reviews.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods),
         "new.tsv": "text\n" + "".join(f"{text}\n" for _, text in moods[::5]),
+        "export.json": json.dumps(export),
         "topics.jsonl": "".join(f"{line}\n" for line in topics * 6),
         "pairs.tsv": "sentence1\tsentence2\tlabel\n" + "".join("\t".join(pair) + "\n" for pair in pairs),
     }

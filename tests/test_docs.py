@@ -20,6 +20,7 @@ import typer
 
 from ensue.cli import app
 from ensue.engine import executing
+from ensue.errors import EnsueError
 from ensue.recipe import Recipe, read_recipe, validate_recipe
 from ensue.training.run import train_run
 from page_data import RUNS, TEXT, tiny, write_data
@@ -151,10 +152,17 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     return name, command.make_context(name, rest, parent=context).params
 
 
+def write_recipe_of_run(path: Path) -> None:
+    """The recipe in the directory of a run that the pages speak of, without training; for other paths nothing."""
+    if path.name == "recipe.toml" and path.parent.name in RUNS:
+        recipe, _, settings = RUNS[path.parent.name]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(read_recipe(recipe, settings).to_toml(), encoding="utf-8")
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.usefixtures("data")
 @pages("sh", "console")
-def test_commands_are_there(page: Path) -> None:
+def test_commands_are_there(page: Path, data: Path) -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for program, *arguments in commands(page):
         assert program in ("ensue", "make", "python", "echo")
@@ -163,10 +171,14 @@ def test_commands_are_there(page: Path) -> None:
         if program != "ensue":
             continue
         name, options = parsed(arguments)
-        if name == "train" and options["recipe"]:
+        if name == "train" and not options["out"]:
+            with pytest.raises(EnsueError, match=r"which recipe\?[\s\S]*ensue train \S+ --train"):
+                app(arguments, standalone_mode=False)
+        elif name == "train" and options["recipe"]:
+            write_recipe_of_run(data / options["recipe"])
             read_recipe(options["recipe"], options["settings"] or [])
-            for data in filter(None, (options[part] for part in ("train", "valid", "test"))):
-                missing = [path for path in data.split(",") if not path.startswith("hf:") and not glob.glob(path)]
+            for paths in filter(None, (options[part] for part in ("train", "valid", "test"))):
+                missing = [path for path in paths.split(",") if not path.startswith("hf:") and not glob.glob(path)]
                 assert not missing, f"the pages speak of {missing}, which no test writes"
 
 
