@@ -186,7 +186,7 @@ def test_a_pipe_that_is_named_is_read_once(
 def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) -> None:
     long, lstm = "x" * 300, trained / "lstm"
     for arguments in (
-        ["data", long], ["generate", long], ["score", lstm, long], ["predict", long], ["recipes", long],
+        ["data", long], ["generate", long], ["score", lstm, long], ["predict", long],
         ["evaluate", lstm, "--minimal-pairs", long], ["train", "char-lstm", "--train", text, "--out", long],
         ["train", "char-lstm", "--train", long, "--out", "x"],
     ):  # fmt: skip
@@ -194,6 +194,7 @@ def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) 
         assert (said.status, said.out) == (2, "")
         assert "File name too long" in said.err
         assert said.err.count("\n") == 1
+    assert ensue("recipes", long).err.startswith('ensue: no recipe named "xxx')  # a name need not be a path
     assert ensue("data", "~nosuchuser/x").err == "ensue: ~nosuchuser/x: no home is known for ~nosuchuser\n"
     assert "a name that is not UTF-8" in ensue("train", "char-lstm", "--train", text, "--out", "a\udcff").err
 
