@@ -248,7 +248,7 @@ def test_a_key_from_the_environment(run: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_whoever_reads_nothing_is_cut_off(run: Path) -> None:
     """Answers and streams hold their places, little memory, and nothing after their time."""
-    score = json.dumps({"model": "run", "inputs": ["The sea was calm. " * 6_000]}).encode()
+    score = json.dumps({"model": "run", "inputs": ["The sea was calm. " * 10_000]}).encode()
     head = b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(score)
     with Running(run, options=("--request-seconds", "20")) as server, ExitStack() as stack:
         before = server.resident()
@@ -260,7 +260,7 @@ def test_whoever_reads_nothing_is_cut_off(run: Path) -> None:
         until(lambda: 'ensue_held{what="places"} 0.0' in numbers(server), 40)
         assert 'ensue_held{what="answers"} 0.0' in numbers(server)
         assert server.resident() < before + (300 << 20)
-        assert was_reset(deaf[0])  # the system does not take in so long an answer
+        assert was_reset(deaf[0]), server.said()  # Linux takes in up to 4 MB of an answer, this one has 6
         assert '"level": "ERROR"' not in server.said()
         assert server.post("/v1/completions", WISHES)["choices"]
 
