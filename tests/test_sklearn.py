@@ -69,6 +69,25 @@ def test_a_tagger_labels_words(tmp_path: Path) -> None:
     assert tagger.run_ == tmp_path / "run"
 
 
+def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
+    """Of ten classes with one example each half are kept for validation."""
+    settings = {"train.steps": 2, "data.valid_fraction": 0.5}
+    classifier = TextClassifier(settings=settings | {"head.ngram_buckets": 1000}).fit(TEXTS[:10], [*range(10)])
+    missing = [name not in classifier.model_.labels.names for name in map(str, classifier.classes_)]
+    assert any(missing)
+    assert (classifier.predict_proba(TEXTS[:2])[:, missing] == 0).all()
+    first = classifier.run_
+    assert classifier.fit(TEXTS[:10], [*range(10)]).run_ != first
+    assert not first.exists()
+    words = [[f"word{number}"] for number in range(10)]
+    tagger = Tagger("tag-lstm", settings=settings).fit(words, [[f"t{number}"] for number in range(10)])
+    missing = [name not in tagger.model_.labels.names for name in tagger.classes_]
+    (shares,) = tagger.predict_proba([["word1"]])
+    assert any(missing)
+    assert (shares[:, missing] == 0).all()
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("X", "y", "complaint"),
     [

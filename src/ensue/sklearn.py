@@ -11,7 +11,7 @@ import json
 import shutil
 import weakref
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self
@@ -51,6 +51,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     _kind: type[Pipeline]
     _recipe: str
+    _remove: Callable[[], Any] = staticmethod(lambda: None)
+    """Removes the folder of the last fit."""
     model_: Any
 
     def __init__(
@@ -86,6 +88,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
+        state.pop("_remove", None)
         if "model_" in state:
             state["model_"] = _packed(Path(state["run_"]))
         return state
@@ -114,9 +117,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.run_ = run
 
     def _own_folder(self) -> Path:
-        """A folder that goes with the estimator."""
+        """A folder that goes with the estimator, or with its next fit."""
+        self._remove()
         folder = mkdtemp(prefix="ensue-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
 
 
@@ -146,10 +150,12 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Iterable[Any]) -> NDArray[np.float64]:
-        """The probabilities (n, K) of the classes, in the order of `classes_`."""
+        """The probabilities (n, K) of the classes, in the order of `classes_`; 0 for one that only texts had which were
+        kept for validation.
+        """
         check_is_fitted(self, "model_")
         names = _names(self.classes_)
-        found = [[text.probabilities[name] for name in names] for text in self.model_.predict(_texts(X))]
+        found = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_texts(X))]
         return np.array(found, dtype=np.float64).reshape(-1, len(names))
 
     def predict(self, X: Iterable[Any]) -> NDArray[Any]:
@@ -183,19 +189,20 @@ class Tagger(Estimator):
         return [[word.label for word in sentence] for sentence in self.model_.predict(X)]
 
     def predict_proba(self, X: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`, all other
-        words given. Raises ValueError for a model of several columns.
+        """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`; 0 for one
+        that only sentences had which were kept for validation. Raises ValueError for a model of several columns.
         """
         check_is_fitted(self, "model_")
         labels, model = self.model_.labels, self.model_
         if not isinstance(labels, Labels):
             raise ValueError("predict_proba is for a tagger of one column")
-        order = [labels.names.index(name) for name in self.classes_]
-        found = [np.zeros((0, len(order))) for _ in X]
+        places = {name: place for place, name in enumerate(self.classes_.tolist())}
+        order = [places[name] for name in labels.names]
+        found = [np.zeros((len(words), len(places))) for words in X]
         whole = [place for place, words in enumerate(X) if len(words)]
         answers = model.label([Sentence(tuple(X[place])) for place in whole], confidence=True)
         for place, answer in zip(whole, answers, strict=True):
-            found[place] = labels.shares(answer.posterior.marginals)[:, order].astype(np.float64)
+            found[place][:, order] = labels.shares(answer.posterior.marginals)
         return found
 
     def score(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]], sample_weight: None = None) -> float:
