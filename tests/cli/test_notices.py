@@ -1,10 +1,12 @@
 """What the library says without being asked, as lines on stderr."""
 
+import time
 import warnings
 
 import pytest
 
 from cli.conftest import Ensue
+from ensue.console import output
 from ensue.console.output import notices_shown
 from ensue.errors import EnsueError
 from ensue.notices import say_once
@@ -34,6 +36,28 @@ def test_a_mistake_takes_the_place_of_a_notice(ensue: Ensue, monkeypatch: pytest
         warnings.simplefilter("default")
         said = ensue("recipes")
     assert (said.status, said.err) == (2, "ensue: line 3 is no text\n")
+
+
+def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
+    ensue: Ensue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = list[bool]()
+
+    def working() -> list[str]:
+        say_once("slow", "this will take long")
+        end = time.monotonic() + 30
+        while output._waiting and time.monotonic() < end:
+            time.sleep(0.01)
+        shown.append(not output._waiting)
+        return []
+
+    monkeypatch.setattr("ensue.recipe.recipe_names", working)
+    monkeypatch.setattr(output, "SECONDS", 0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        said = ensue("recipes")
+    assert shown == [True]
+    assert said.err == "ensue: this will take long\n"
 
 
 def test_another_warning_is_shown_as_python_does() -> None:

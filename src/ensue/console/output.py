@@ -6,8 +6,10 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Timer
 from typing import Any, TextIO
 
 from ensue.errors import EnsueError
@@ -92,16 +94,21 @@ class Complaints(_Stream):
         pass
 
 
-_waiting: list[str] = []
+_waiting: deque[str] = deque()
 """Notices that are shown before whatever is written next. A mistake is one line, so that it takes their place."""
+SECONDS = 5.0
+"""The longest time that a notice waits."""
 
 
 def show_waiting() -> None:
-    """Shows the notices that wait."""
-    notices = [*_waiting]
-    _waiting.clear()
-    for notice in notices:
-        print(notice, file=sys.stderr, flush=True)
+    """Shows the notices that wait. Any thread may call it."""
+    notices = []
+    with suppress(IndexError):
+        while True:
+            notices.append(_waiting.popleft())
+    if notices:
+        sys.stderr.write("".join(notices))
+        sys.stderr.flush()
 
 
 def drop_waiting() -> None:
@@ -121,7 +128,10 @@ def notices_shown() -> Iterator[None]:
         if not issubclass(category, Notice):
             usual(message, category, filename, lineno, file, line)
         else:
-            _waiting.append(f"ensue: {message}")
+            _waiting.append(f"ensue: {message}\n")
+            timer = Timer(SECONDS, show_waiting)
+            timer.daemon = True
+            timer.start()
 
     warnings.showwarning = show
     try:
