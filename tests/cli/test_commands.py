@@ -262,6 +262,14 @@ def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytes
     assert "50 %" in shown.getvalue() or not is_terminal
 
 
+def test_short_work_is_not_shown_off_a_terminal() -> None:
+    shown = io.StringIO()
+    with ConsoleReporter(Console(file=shown, force_terminal=False, width=80)) as reporter:
+        for share in (0.0, 0.5, 1.0):
+            reporter.working("layers of a run", share)
+    assert shown.getvalue() == ""
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "content",

@@ -91,8 +91,9 @@ class ConsoleReporter(Reporter):
         self.console.print(f"note: {note}", style="yellow", markup=False)
 
     def working(self, what: str, share: float) -> None:
-        self.bar.show(what, share)
-        if share >= 1:
+        if share < 1:
+            self.bar.show(what, share)
+        else:
             self.bar.stop()
 
     def stepped(self, report: StepReport) -> None:
