@@ -8,6 +8,7 @@ import pytest
 
 from ensue.serving.admission import Amounts
 from ensue.serving.routes import ROUTES
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from serving.client import Answer, Client
 from serving.conftest import (
     BUGS,
@@ -59,6 +60,14 @@ def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
     assert "pair 2 of the glossary forbids it" in refused(client.post("/v1/predict", against), 400)["message"]
     for option in ({"glossary": []}, {"keep_markup": True}):
         refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["b"], **option}), 400, "model_not_supported")
+
+
+def test_no_option_tells_the_path_of_a_model(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, _ = serve({"ende": translating_pipeline()})
+    monkeypatch.setattr(SequencePipeline, "num_texts", 2)
+    asked = {"model": "ende", "inputs": [["the sea", "was calm"]], "keep_markup": True}
+    found = refused(client.post("/v1/predict", asked), 400, "invalid_value")
+    assert found["message"].startswith("keep_markup: ende: markup is kept in one text")
 
 
 def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) -> None:

@@ -58,7 +58,7 @@ async def predict(service: Service, request: Request) -> Response:
             else:
                 pipeline = pipeline.with_search(**{name: value})
         except EnsueError as error:
-            raise wrong(name, str(error)) from None
+            raise wrong(name, _said(error, model)) from None
     texts = await _admitted(asked.inputs, service, request, model, {pipeline.num_texts})
     return await _outputs(service, request, model, texts, _told(model, pipeline.each_json(texts)))
 
@@ -155,10 +155,14 @@ async def _answer(
         is_long = size * (1 if are_plain else INSPECTED) > LONG_CHARACTERS
         await unless_left(request.receive, model.worker.computed(works, len(texts), is_long=is_long))
     except EnsueError as error:
-        said = str(error).replace(str(model.pipeline.run), model.name)
-        raise Refusal(400, said, param="inputs", code="invalid_value") from None
+        raise Refusal(400, _said(error, model), param="inputs", code="invalid_value") from None
     answer.add(end)
     return answer.end()
+
+
+def _said(error: EnsueError, model: Served) -> str:
+    """The message of an error, with the name of the model in place of its path."""
+    return str(error).replace(str(model.pipeline.run), model.name)
 
 
 def _told(model: Served, answers: Iterator[Any]) -> Iterator[Any]:
