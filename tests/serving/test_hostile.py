@@ -12,9 +12,10 @@ import pytest
 from ensue.inspection.numbers import json_pieces
 from ensue.interruption import Interrupted, check_interrupted, interruptible
 from ensue.serving.admission import Amounts
-from ensue.serving.api import CompletionRequest, InspectRequest, TextsRequest, parsed
+from ensue.serving.api import CompletionRequest, InspectRequest, TextsRequest
 from ensue.serving.limits import Limits
 from ensue.serving.refusal import Refusal
+from ensue.serving.transport import parsed
 from pages import REPOSITORY
 from serving.client import Answer, Client
 from serving.conftest import Shouter, language_pipeline

@@ -10,24 +10,22 @@ import secrets
 from collections.abc import Sequence
 from functools import cached_property, partial
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, create_model, model_validator
 
 from ensue.arguments import settings_of
 from ensue.decode.sampling import Sampling
-from ensue.parsing import YIELDING, ParseError, parse_json
 from ensue.serving.limits import (
     CHOICES,
     GLOSSARY_CHARACTERS,
-    KEY_VALUES,
     STOP_CHARACTERS,
     STOPS,
     TERM_CHARACTERS,
     TOKEN_BYTES,
     Limits,
 )
-from ensue.serving.refusal import Refusal, of_validation, unknown, wrong
+from ensue.serving.refusal import unknown, wrong
 from ensue.text.utf8 import without_surrogates
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -288,7 +286,7 @@ class PredictRequest(TextsRequest):
 
     n_best: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     at_least: Annotated[float, Field(ge=0, le=1)] | None = None
-    glossary: SkipValidation[list[list[str]] | None] = None
+    glossary: SkipValidation[list[Annotated[list[str], Field(min_length=2, max_length=2)]] | None] = None
     keep_markup: bool | None = None
 
     @property
@@ -389,31 +387,3 @@ class Health(BaseModel):
     """GET /health and /ready."""
 
     status: Literal["ok", "ready", "loading", "draining"]
-
-
-SomeRequest = TypeVar("SomeRequest", bound=Request)
-
-
-def num_values(part: bytes) -> int:
-    """No fewer than the values in a part of a body: its commas, brackets and braces, those in texts too.
-
-    A key takes long to read, so it counts as `KEY_VALUES`: a colon behind a quote, a blank or the end of another part.
-    """
-    keys = 0
-    if b":" in part:
-        keys = part.startswith(b":") + sum(map(part.count, (b'":', b" :", b"\t:", b"\n:", b"\r:")))
-    return len(part) - len(part.translate(None, b",[{")) + KEY_VALUES * keys
-
-
-def parsed(kind: type[SomeRequest], body: bytes) -> SomeRequest:
-    """The request in a body; raises Refusal if there is none of this kind."""
-    try:
-        value = parse_json(body, YIELDING)
-    except ParseError as error:
-        raise Refusal(400, f"the body is {error}", code="invalid_json") from None
-    if not isinstance(value, dict):
-        raise Refusal(400, "the body is no JSON object", code="invalid_json")
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        raise of_validation(error) from None

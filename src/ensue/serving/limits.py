@@ -33,7 +33,7 @@ LONG_TOKENS = 256
 """The tokens after which a request of several choices is long. The long ones have an eighth of the rows of their model
 while others write."""
 TOKENS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 2048
-"""Characters that are written to JSON, or tokenized, at a stroke in the event loop."""
+"""Tokens that are written to JSON, and characters that are tokenized, at a stroke in the event loop."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One request and its answer: the body read within limits, a client that leaves noticed, an answer or a stream sent."""
+"""One request and its answer: the body read and parsed within limits, a client that leaves noticed, an answer sent."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ensue.parsing import YIELDING, ParseError, parse_json
 from ensue.serving.admission import Ticket
-from ensue.serving.api import SomeRequest, num_values, parsed
-from ensue.serving.limits import BLOCK, LIGHT, VALUE_BYTES, Limits
-from ensue.serving.refusal import Refusal
+from ensue.serving.api import Request as Asked
+from ensue.serving.limits import BLOCK, KEY_VALUES, LIGHT, VALUE_BYTES, Limits
+from ensue.serving.refusal import Refusal, of_validation
 from ensue.serving.service import Service
 
 if TYPE_CHECKING:
     from ensue.serving.served import Served
 
 Result = TypeVar("Result")
+SomeRequest = TypeVar("SomeRequest", bound=Asked)
 STREAM = b"text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 CONNECTION = "ensue.connection"
@@ -75,6 +77,31 @@ async def _body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
     except ClientDisconnect:
         raise HasLeft from None
     return b"".join(parts)
+
+
+def num_values(part: bytes) -> int:
+    """No fewer than the values in a part of a body: its commas, brackets and braces, those in texts too.
+
+    A key takes long to read, so it counts as `KEY_VALUES`: a colon behind a quote, a blank or the end of another part.
+    """
+    keys = 0
+    if b":" in part:
+        keys = part.startswith(b":") + sum(map(part.count, (b'":', b" :", b"\t:", b"\n:", b"\r:")))
+    return len(part) - len(part.translate(None, b",[{")) + KEY_VALUES * keys
+
+
+def parsed(kind: type[SomeRequest], body: bytes) -> SomeRequest:
+    """The request in a body; raises Refusal if there is none of this kind."""
+    try:
+        value = parse_json(body, YIELDING)
+    except ParseError as error:
+        raise Refusal(400, f"the body is {error}", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise Refusal(400, "the body is no JSON object", code="invalid_json")
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise of_validation(error) from None
 
 
 def _too_large(most: int, what: str) -> Refusal:
