@@ -269,7 +269,7 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*a text is empty")
+@pytest.mark.filterwarnings("ignore:.*a text is empty", "ignore:.*no word of the training data")
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_classifiers(kind: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
