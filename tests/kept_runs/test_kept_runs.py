@@ -68,6 +68,7 @@ def test_each_is_described() -> None:
         ('{"bits": 4.248706}', False),
         ('{"nats": 4.248706}, 3', False),
         ('{"text": "a", "nats": 4.248706}', True),
+        ('{"other": "a", "nats": 4.248706}', False),
         ("", False),
     ],
 )
@@ -75,8 +76,10 @@ def test_another_answer_is_noticed(found: str, is_alike: bool) -> None:
     assert are_alike(found, '{"nats": 4.248706}') == is_alike
 
 
-def test_lines_that_are_numbers_stay_as_they_are() -> None:
+def test_lines_that_are_no_objects_stay_as_they_are() -> None:
     assert are_alike("1.6430\t ", "1.6430\t ")
+    assert not are_alike("a", "a\n")
+    assert not are_alike('{"a":1}', '{"a": 1}')
 
 
 def test_the_answers_are_those_of_the_weights(folder: Path) -> None:
