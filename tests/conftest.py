@@ -65,14 +65,22 @@ def shared_data() -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def kept_folder(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes a folder that later runs of the tests find again; with `-p no:cacheprovider` they do not."""
+    cache = getattr(pytestconfig, "cache", None)
+    return cache.mkdir if cache else tmp_path_factory.mktemp
+
+
 @pytest.fixture(scope="session", autouse=True)
-def cells_of_all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def cells_of_all_tests(
+    kept_folder: Callable[[str], Path], pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Compiled cells are those of all tests, of earlier runs too, as they take seconds.
 
     A third of that where the compiler leaves out what only makes them fast; the slow tests run what users run.
     """
-    cache = getattr(pytestconfig, "cache", None)  # none with `-p no:cacheprovider`
-    folder = cache.mkdir("cells") if cache else tmp_path_factory.mktemp("cells")
+    folder = kept_folder("cells")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         if not is_thorough(pytestconfig):

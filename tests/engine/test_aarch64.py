@@ -134,10 +134,10 @@ def _numbers(start: Any, shape: int | tuple[int, int]) -> list[Any]:
     ("name", "dtype"), [("lstm", torch.float32), ("layer norm", torch.float64), ("minlstm", torch.float64)]
 )
 def test_a_cell_is_its_fold(
-    name: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+    name: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_folder: Callable[[str], Path]
 ) -> None:
     """Values and every gradient, of ragged rows: more than a tile of them, and more features than a panel has."""
-    cache = pytestconfig.cache.mkdir("zig")  # of the C library, too, which takes half a minute
+    cache = kept_folder("zig")  # of the C library, too, which takes half a minute
     monkeypatch.setattr(
         execution, "c_passes", lambda program, dtype, kernel=None: Passes(program, dtype, tmp_path, cache)
     )

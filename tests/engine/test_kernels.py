@@ -110,9 +110,9 @@ Compile = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Compile:
+def compiled(tmp_path_factory: pytest.TempPathFactory, kept_folder: Callable[[str], Path]) -> Compile:
     """The library of a kind of `PRODUCTS`, with further options; compiled if no earlier run has done it."""
-    source, kept = tmp_path_factory.mktemp("kernels") / "kernels.c", pytestconfig.cache.mkdir("kernels")
+    source, kept = tmp_path_factory.mktemp("kernels") / "kernels.c", kept_folder("kernels")
     source.write_text(SOURCE)
     headers = [path.read_text() for folder in (HEADERS, Path(__file__).parent) for path in sorted(folder.glob("*.h"))]
 

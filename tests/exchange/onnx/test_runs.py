@@ -170,10 +170,12 @@ def test_vectors_that_are_kept_are_exported_and_words_without_one_are_told(
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     expected = pipeline.predict([line.split() for line in text.splitlines()])
     assert found.stdout == "".join("".join(f"{w.text}\t{w.label}\n" for w in answer) + "\n" for answer in expected)
-    assert found.stderr.startswith("2 of 5 words (40%) have no pretrained vector")
-    assert "1 of 5 words (20%) have characters that the training data do not have" in found.stderr
-    assert pipeline.lacking().startswith("2 of 5 words (40%) have no pretrained vector, ")
-    assert "1 of 5 words (20%) have characters that the training data do not have" in pipeline.lacking()
+    unknown = "1 of 5 words (20%) have characters that the training data do not have"
+    assert found.stderr == f"2 of 5 words (40%) have no pretrained vector; {unknown}\n"
+    assert pipeline.lacking() == (
+        f"2 of 5 words (40%) have no pretrained vector, neither in the run nor with --vectors; {unknown}; "
+        "4 of 5 words (80%) are not known from the training data"
+    )
 
 
 @pytest.mark.slow
