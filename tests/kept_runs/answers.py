@@ -40,7 +40,7 @@ def answer(command: str) -> str:
 
 
 def are_alike(found: str, expected: str) -> bool:
-    """Whether two answers have the same text, and numbers that are as good as equal; objects may have keys of `GROWN`."""
+    """Whether two answers have the same text and numbers as good as equal; objects may have keys of `GROWN`."""
     lines, before = found.split("\n"), expected.split("\n")
     if len(lines) == len(before):
         found = "\n".join(map(_as_before, lines, before))
