@@ -1,6 +1,7 @@
 """Edit scripts, and the labels of several columns: what a head learns of each, and back."""
 
 import itertools
+import time
 from collections.abc import Sequence
 from math import prod
 
@@ -53,6 +54,19 @@ def test_a_script_makes_its_result_of_its_form(form: str, result: str) -> None:
 )
 def test_scripts_by_hand(form: str, lemma: str, script: str) -> None:
     assert edit_script(form, lemma) == script
+
+
+def test_what_is_long_is_written_out_in_little_time() -> None:
+    """The shared part of two texts takes time with the product of their lengths."""
+    start = time.perf_counter()
+    for form, result, script in (
+        ("a" * 10**6, "a" * 10**6 + "b", "=" + "a" * 10**6 + "b"),
+        ("/Path" * 10**5, "/path" * 10**5, "lower-0+-0+"),
+        ("/Path" * 10**5, "/Path" * 10**5, "keep-0+-0+"),
+    ):
+        assert edit_script(form, result) == script
+        assert applied(script, form) == result
+    assert time.perf_counter() - start < 5
 
 
 def test_a_script_that_does_not_apply_leaves_the_form_in_lowercase() -> None:

@@ -18,15 +18,26 @@ CASES = {
 """How a form is written before its ends are changed; of equally short scripts the first one counts."""
 WHOLE = "="
 """The beginning of a script that is the result itself, whatever the form."""
+LONGEST = 128
+"""The most characters of a form or result whose shared part is looked for, which takes time with their product."""
 
 
 @lru_cache(maxsize=1 << 16)
 def edit_script(form: str, result: str) -> str:
     """The script that makes `result` of `form`: `case-2+a-3+y` removes two characters in front and puts "a" there, and
-    removes three behind and puts "y" there. What the two do not share is written out: `=result`.
+    removes three behind and puts "y" there. What the two do not share is written out: `=result`, and so is what is
+    longer than `LONGEST`, unless it is the form.
     """
+    if max(len(form), len(result)) > LONGEST:
+        return _script_of_long(form, result)
     found = [script for case in CASES if (script := _script(case, form, result)) is not None]
     return min(found, key=lambda pair: pair[0])[1] if found else WHOLE + result
+
+
+def _script_of_long(form: str, result: str) -> str:
+    cases = CASES if len(form) == len(result) else ()
+    same = next((case for case in cases if CASES[case](form) == result), None)
+    return f"{same}-0+-0+" if same else WHOLE + result
 
 
 def _script(case: str, form: str, result: str) -> tuple[int, str] | None:

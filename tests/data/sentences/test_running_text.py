@@ -1,6 +1,7 @@
 """The text of a treebank with the labels that cut it, and the way back."""
 
 import random
+import time
 
 import pytest
 
@@ -62,6 +63,17 @@ def test_what_the_labels_cut_is_the_treebank_again() -> None:
     assert "2-3\tdu" + EMPTY + "\t_" in lines
     assert "4\t1 000" + EMPTY + "\tSpaceAfter=No" in lines
     assert "1-2\tdon't" + EMPTY + "\tSpaceAfter=No" in lines
+
+
+def test_a_token_of_many_words_is_read_in_little_time() -> None:
+    start, words = time.perf_counter(), ["ab"] * 100_000
+    rows = [
+        f"1-{len(words)}\t{''.join(words)}\t_{EMPTY}",
+        *(f"{n}\t{word}\t_{EMPTY}" for n, word in enumerate(words, 1)),
+    ]
+    (sentence,) = read("\n".join([*rows, ""]))
+    assert sentence.columns["cut"] == (*("inside", "word") * (len(words) - 1), "inside", "sentence")
+    assert time.perf_counter() - start < 20
 
 
 def test_any_labels_keep_every_character() -> None:

@@ -10,7 +10,7 @@ everything else is `inside`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from ensue.data.detection.signs import is_conllu
@@ -197,8 +197,7 @@ def _labels(piece: Piece, end: str) -> Iterator[str]:
     """The labels of the characters of a token; that of the last one begins with `end`."""
     ends = set[int]()
     if len(piece.words) > 1 and "".join(piece.words) == piece.form:
-        for word in piece.words[:-1]:
-            ends.add(max(ends, default=0) + len(word))
+        ends.update(accumulate(map(len, piece.words[:-1])))
     elif len(piece.words) > 1:
         end = " ".join([end, *(edit_script(piece.form, word) for word in piece.words)])
     for place, character in enumerate(piece.form[:-1], 1):
