@@ -2,7 +2,9 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from ensue.data.detection.kind import take
 from ensue.data.documents import DocumentSource
 from ensue.data.pairs import PairSource
+from ensue.data.row_formats import text_blocks
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 
@@ -155,6 +158,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "an entity": ("a.xlf", '<!DOCTYPE xliff [<!ENTITY a "aaaa">]><xliff>&a;</xliff>', "entities are not expanded"),
     "spans overlap": ("a.ann", "T1\tA 0 5\tx\nT2\tB 3 6\tx\n", "a.ann:2: the span overlaps that of line 1"),
     "span with a gap": ("a.ann", "T1\tA 0 4;11 15\tx\n", "a.ann:1: a span with gaps"),
+    "pieces of a span": ("a.ann", "T1\tA 0 4;2 5\tx\n", "a.ann:1: the pieces of the span are not in order"),
     "span outside": ("a.ann", "T1\tA 0 99\tx\n", "a.ann:1: the span 0 99 is not in the text"),
     "no span": ("a.ann", "T1 A 0 5\n", "a.ann:1: expected a span"),
     "no task": ("a.json", json.dumps([task("a"), {"data": {}}]), "a.json:1: expected a task of Label Studio"),
@@ -169,6 +173,47 @@ def test_wrong_files(tmp_path: Path, name: str) -> None:
     reader: Callable[[str], Any] = PairSource if file.startswith(("a.po", "a.x")) else SentenceSource
     with pytest.raises(DataError, match=message):
         list(reader(str(tmp_path / file)))
+
+
+def crossing(count: int) -> tuple[str, str]:
+    """Spans that each go across a line end: all lines are one sentence."""
+    spans = (f"T{n}\tA {3 * n + 1} {3 * n + 4}\n" for n in range(count - 1))
+    return "ab\n" * count, "".join(spans)
+
+
+def in_pieces(count: int) -> tuple[str, str]:
+    """Spans of two pieces with many blanks between them, all of them in one place."""
+    return f"a{' ' * 10**6}b", f"T1\tA 0 1;{10**6 + 1} {10**6 + 2}\n" * count
+
+
+def tasks(text: str, spans: list[dict[str, Any]]) -> str:
+    """A short task, by which the format is known, and a long one."""
+    return json.dumps([task("a"), task(text, *spans)])
+
+
+HOSTILE: dict[str, tuple[str, str, str, str]] = {
+    "lines of a message": ("a.po", 'msgid "a"\nmsgstr ""\n' + '"b"\n' * 10**6, "", ""),
+    "spans across lines": ("a.ann", *reversed(crossing(30_000)), ""),
+    "spans in pieces": ("a.ann", *reversed(in_pieces(20_000)), "overlaps that of line 1"),
+    "spans of a browser": (
+        "a.json",
+        tasks("😀" + "a" * 10**6, [region(2 * n, 2 * n + 1, "b", "A") for n in range(1, 10_000)]),
+        "",
+        "",
+    ),
+    "spans of all": ("a.json", tasks("a" * 10**6, [region(n, 10**6, "b", "A") for n in range(30_000)]), "", ""),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: str) -> None:
+    file, content, text, message = HOSTILE[name]
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    start = time.perf_counter()
+    with pytest.raises(DataError, match=message) if message else nullcontext():
+        assert list(text_blocks(tmp_path / file, "utf-8"))
+    assert time.perf_counter() - start < 8
 
 
 def test_docbin_of_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

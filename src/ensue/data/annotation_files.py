@@ -6,12 +6,14 @@ Sources: brat, "Standoff format"; Label Studio, "Label Studio JSON format of ann
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ensue.data.decoding import whole_text
 from ensue.data.json_array import array_parts, begins_array, parted
@@ -21,6 +23,7 @@ from ensue.parsing import ParseError, parse_json
 Row = dict[str, Any]
 
 _BRAT_SPAN = re.compile(r"T\S*\t(\S+) (\d{1,9} \d{1,9}(?:;\d{1,9} \d{1,9})*)(?:\t.*)?")
+_WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 
 def brat_rows(path: Path, encoding: str) -> Iterator[Row]:
@@ -30,23 +33,25 @@ def brat_rows(path: Path, encoding: str) -> Iterator[Row]:
     text, overlaps another one, or has gaps.
     """
     text = whole_text(path.with_suffix(".txt"), encoding)
-    spans: list[tuple[int, int, str, int]] = []
+    spans: list[_BratSpan] = []
     for number, line in enumerate(whole_text(path, encoding).split("\n"), 1):
         if line.startswith("T"):
-            spans.append((*_brat_span(line.rstrip("\r\n"), text, str(path), number), number))
+            spans.append(_brat_span(line.rstrip("\r\n"), text, str(path), number))
     spans.sort()
     for before, behind in pairwise(spans):
-        if behind[0] < before[1]:
-            raise DataError(f"the span overlaps that of line {before[3]}; expected flat spans", path, behind[3])
-    start, place = 0, 0
+        if behind.start < before.end:
+            raise DataError(f"the span overlaps that of line {before.line}; expected flat spans", path, behind.line)
+    for span in spans:
+        if any(text[start:end].strip() for start, end in span.gaps):
+            raise DataError("a span with gaps; expected spans in one piece", path, span.line)
+    start = place = inside = 0
     for end in [*(match.end() for match in re.finditer("\n", text)), len(text)]:
-        inside = place
-        while inside < len(spans) and spans[inside][0] < end:
+        while inside < len(spans) and spans[inside].start < end:
             inside += 1
-        if inside > place and spans[inside - 1][1] > end:
+        if inside > place and spans[inside - 1].end > end:
             continue
         if text[start:end].strip():
-            found = [{"start": a - start, "end": b - start, "label": label} for a, b, label, _ in spans[place:inside]]
+            found = [{"start": a - start, "end": b - start, "label": label} for a, b, label, *_ in spans[place:inside]]
             yield {"text": text[start:end].rstrip("\r\n"), "spans": found}
         start, place = end, inside
 
@@ -127,23 +132,44 @@ def _annotated(data: Row, results: list[Row] | None) -> Row:
 
 def _task_span(value: Row, text: Any) -> Row:
     """A span in code points; in a browser, places may count UTF-16."""
-    start, end = value["start"], value["end"]
-    if isinstance(text, str) and value.get("text") not in (None, text[start:end]):
-        units = text.encode("utf-16-le", "surrogatepass")
-        one, two = (len(units[: 2 * place].decode("utf-16-le", "ignore")) for place in (start, end))
-        if text[one:two] == value["text"]:
+    start, end, said = value["start"], value["end"], value.get("text")
+    if isinstance(text, str) and said is not None and not _stands(said, text, start, end):
+        wide = _wide_signs(text)
+        one, two = (place - bisect_left(wide, place) for place in (start, end))
+        if _stands(said, text, one, two):
             start, end = one, two
     return {"start": start, "end": end, "label": value["labels"][0]}
 
 
-def _brat_span(line: str, text: str, name: str, number: int) -> tuple[int, int, str]:
+def _stands(said: str, text: str, start: int, end: int) -> bool:
+    """Whether a text stands there in another one, in time with its own length."""
+    return len(said) == end - start and text.startswith(said, start)
+
+
+@lru_cache(maxsize=1)
+def _wide_signs(text: str) -> list[int]:
+    """The places in UTF-16 of the signs that take two units of it."""
+    return [found.start() + before for before, found in enumerate(_WIDE.finditer(text))]
+
+
+class _BratSpan(NamedTuple):
+    """A span, the line that says it, and the places between its pieces."""
+
+    start: int
+    end: int
+    label: str
+    line: int
+    gaps: list[tuple[int, int]]
+
+
+def _brat_span(line: str, text: str, name: str, number: int) -> _BratSpan:
     found = _BRAT_SPAN.fullmatch(line)
     if found is None:
         raise DataError("expected a span such as T1, a tab, and PER 0 5", name, number)
-    pieces = [tuple(map(int, piece.split())) for piece in found[2].split(";")]
-    start, end = pieces[0][0], pieces[-1][1]
-    if any(text[left[1] : right[0]].strip() for left, right in pairwise(pieces)):
-        raise DataError("a span with gaps; expected spans in one piece", name, number)
-    if not 0 <= start < end <= len(text):
+    places = [int(place) for piece in found[2].split(";") for place in piece.split()]
+    start, end = places[0], places[-1]
+    if not start < end <= len(text):
         raise DataError(f"the span {start} {end} is not in the text, which has {len(text):,} characters", name, number)
-    return start, end, found[1]
+    if places != sorted(places):
+        raise DataError("the pieces of the span are not in order", name, number)
+    return _BratSpan(start, end, found[1], number, list(zip(places[1:-1:2], places[2::2], strict=True)))

@@ -87,14 +87,14 @@ class _Xliff(XmlReader):
 
 def _messages(whole: str, name: str) -> Iterator[Message]:
     """The messages by their keywords, without fuzzy and obsolete ones."""
-    message: Message = {}
+    message: dict[str, list[str]] = {}
     key, is_fuzzy = "", False
     for number, line in enumerate(whole.split("\n"), 1):
         text = line.strip()
         is_new = text.startswith(("#", "msgctxt", "msgid ", 'msgid"')) and any(k.startswith("msgstr") for k in message)
         if is_new:
             if not is_fuzzy and "msgid" in message:
-                yield message
+                yield _joined(message)
             message, key, is_fuzzy = {}, "", False
         if text.startswith("#,"):
             is_fuzzy |= "fuzzy" in text
@@ -104,9 +104,13 @@ def _messages(whole: str, name: str) -> Iterator[Message]:
         key = (found[1] or key) if found else ""
         if found is None or not key or (found[1] and key in message):
             raise DataError('expected a message of a PO file, such as msgid "text" and msgstr "Text"', name, number)
-        message[key] = message.get(key, "") + _ESCAPE.sub(_sign, found[2])
+        message.setdefault(key, []).append(_ESCAPE.sub(_sign, found[2]))
     if not is_fuzzy and "msgid" in message and any(k.startswith("msgstr") for k in message):
-        yield message
+        yield _joined(message)
+
+
+def _joined(message: dict[str, list[str]]) -> Message:
+    return {key: "".join(parts) for key, parts in message.items()}
 
 
 def _sign(found: re.Match[str]) -> str:
