@@ -103,6 +103,22 @@ def test_what_does_not_go_together(X: Any, y: Any, complaint: str) -> None:
         TextClassifier().fit(X, y)
 
 
+def test_blanks_around_a_label_stay() -> None:
+    """The run leaves them out, the classes do not."""
+    found = TextClassifier(settings=SMALL).fit(TEXTS, [" one ", "b"] * 20)
+    assert found.classes_.tolist() == [" one ", "b"]
+    assert np.allclose(found.predict_proba(TEXTS).sum(1), 1, atol=1e-5)
+    assert set(found.predict(TEXTS)) <= {" one ", "b"}
+
+
+def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
+    words = [np.array(sentence) for sentence in SENTENCES]
+    tagger = Tagger(settings=STEPS).fit(words, TAGS)
+    assert [len(labels) for labels in tagger.predict(words)] == [len(sentence) for sentence in words]
+    with pytest.raises(ValueError, match="sentence 0: labels are strings; found 1"):
+        Tagger().fit([["a"]], [[1]])  # type: ignore[list-item]
+
+
 def test_a_recipe_of_another_task() -> None:
     with pytest.raises(ValueError, match="a Tagger does not learn 'classification', the task of 'classify-bag'"):
         Tagger("classify-bag").fit(SENTENCES, TAGS)

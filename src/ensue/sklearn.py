@@ -186,7 +186,7 @@ class Tagger(Estimator):
     def predict(self, X: Sequence[Sequence[str]]) -> list[list[str]]:
         """The label of each word of each sentence."""
         check_is_fitted(self, "model_")
-        return [[word.label for word in sentence] for sentence in self.model_.predict(X)]
+        return [[word.label for word in sentence] for sentence in self.model_.predict([[*words] for words in X])]
 
     def predict_proba(self, X: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`; 0 for one
@@ -228,8 +228,8 @@ def _example(text: str | tuple[str, str]) -> dict[str, str]:
 
 
 def _names(classes: NDArray[Any]) -> list[str]:
-    """The names of classes in the run. Raises ValueError if two have the same."""
-    names = [str(label) for label in classes.tolist()]
+    """The names of classes in the run, without blanks around them. Raises ValueError if two have the same."""
+    names = [str(label).strip() for label in classes.tolist()]
     if len({*names}) < len(names):
         raise ValueError(f"two labels are written alike: {', '.join(names):.200}")
     return names
@@ -241,6 +241,8 @@ def _check_words(X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> None
     for place, (words, labels) in enumerate(zip(X, y, strict=True)):
         if isinstance(words, str) or len(words) != len(labels):
             raise ValueError(f"sentence {place}: expected a list of words, and a label for each")
+        if wrong := [label for label in labels if not isinstance(label, str)]:
+            raise ValueError(f"sentence {place}: labels are strings; found {wrong[0]!r:.60}")
 
 
 def _packed(run: Path) -> bytes:
