@@ -22,6 +22,7 @@ from ensue.tasks.labeling.page import aligned
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import LabeledSpan, LabeledWord, TaggedSentence
 from ensue.text.schemes import encode, spans
+from inspection.small import parsed
 from training.tiny import run_tiny, some_slow
 from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging, without_pictures
 
@@ -313,6 +314,21 @@ def test_a_notebook_shows_text_and_never_runs_it(runs: Path) -> None:
     spanned = TaggedSentence("<i>x</i>", (LabeledWord("<i>x</i>", "B-<u>", 0, 8),), has_spans=True)
     assert "<i>" not in spanned._repr_html_()
     assert "<u>" not in spanned._repr_html_()
+
+
+def test_spans_that_cross_are_cut_in_a_notebook() -> None:
+    """An element ends in the one in which it began. The texts and the labels stay where they are."""
+    labels, places = ["B-A", "I-A|B-B", "I-B"], [(0, 1), (2, 3), (4, 5)]
+    words = tuple(
+        LabeledWord("abc"[n], label, *place) for n, (label, place) in enumerate(zip(labels, places, strict=True))
+    )
+    crossed = TaggedSentence("a b c", words, has_spans=True, overlap=True)
+    assert repr(crossed) == "[a [b A] c B]"
+    shown = re.sub(r" style=\"[^\"]*\"", "", crossed._repr_html_())
+    assert shown == "<div><span>a <span>b</span> <sub>A</sub></span><span> c <sub>B</sub></span></div>"
+    empty = TaggedSentence("a", (LabeledWord("a", "A", 0, 1), LabeledWord("", "B", 1, 1)))
+    parsed(empty._repr_html_())
+    assert "</sub></span><span" in empty._repr_html_()
 
 
 def test_trained_and_asked_in_python(runs: Path, tmp_path: Path) -> None:

@@ -185,19 +185,33 @@ class TaggedSentence:
         return f'<div style="line-height:2.2">{self._in_colors()}{listed}</div>'
 
     def _in_colors(self) -> str:
-        return self._marked(_colored, _named, html.escape)
+        return self._marked(_colored, _named, html.escape, "</span>")
 
     def _marked(
-        self, before: Callable[[Piece], str], behind: Callable[[Piece], str], escape: Callable[[str], str]
+        self,
+        before: Callable[[Piece], str],
+        behind: Callable[[Piece], str],
+        escape: Callable[[str], str],
+        cut: str = "",
     ) -> str:
-        """The text with something before and behind each span, or each word; inner ones end first."""
+        """The text with something before and behind each span, or each word; inner ones end first. With `cut`, a span
+        that goes on behind the end of another one, in which it began, is cut there and begins again.
+        """
         pieces: Sequence[Piece] = self.spans if self.has_spans else self.words
-        marks = [(piece.start, True, -piece.end, before(piece)) for piece in pieces]
-        marks += [(piece.end, False, -piece.start, behind(piece)) for piece in reversed(pieces)]
+        marks = [(piece.start, 1, -piece.end, piece) for piece in pieces]
+        marks += [(piece.end, 0 if piece.start < piece.end else 2, -piece.start, piece) for piece in reversed(pieces)]
+        begun: list[Piece] = []
         parts, place = [], 0
-        for at, _, _, mark in sorted(marks, key=lambda mark: mark[:3]):
-            parts += [escape(self.text[place:at]), mark]
+        for at, kind, _, piece in sorted(marks, key=lambda mark: mark[:3]):
+            parts.append(escape(self.text[place:at]))
             place = at
+            if kind == 1:
+                begun.append(piece)
+                parts.append(before(piece))
+                continue
+            inside = begun[begun.index(piece) + 1 :] if cut else []
+            begun.remove(piece)
+            parts += [*[cut] * len(inside), behind(piece), *map(before, inside)]
         return "".join([*parts, escape(self.text[place:])])
 
 
