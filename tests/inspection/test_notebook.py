@@ -66,6 +66,17 @@ def test_answers_are_a_list() -> None:
     assert "first 50 of 60" in many
 
 
+def test_a_part_of_answers_is_shown_too() -> None:
+    answers = Answers(Continuation(f"number {n}", 1.0) for n in range(9))
+    assert isinstance(answers[:2], Answers)
+    assert answers[:2] == list(answers)[:2]
+    assert next(parsed(answers[7:]._repr_html_()).all("td")).text == "number 7"
+    assert answers[-1] == Continuation("number 8", 1.0)
+    of_texts = Answers([Answers([TaggedSentence(EVIL, WORDS)])] * 3)._repr_html_()
+    assert of_texts.count("<style>") == 1
+    assert of_texts.count("PER") == 3
+
+
 def test_a_table_has_the_numbers_of_the_values() -> None:
     page = parsed(Answers([Output("a", -1.0, -2.0, others=(Output("b", -2.0, -4.0),))])._repr_html_())
     assert [cell.text for cell in page.all("td")] == ["1", "a", "−1", "−2", "yes", "2", "b", "−2", "−4", "yes"]
@@ -100,10 +111,12 @@ def test_a_curve_has_the_values_at_their_places() -> None:
         {"accuracy": 0.1, "micro_f1": 0.6},
     ]
     valid = [
-        {"kind": "valid", "step": step, "scores": of, "best": step != 2} for step, of in enumerate(scores, start=1)
+        {"kind": "valid", "step": step, "scores": of, "best": step != 2, "selection": -of["micro_f1"]}
+        for step, of in enumerate(scores, start=1)
     ]
-    (section,) = curve_section(valid, ("accuracy", "micro_f1"))
-    assert section.numbers["lines"][0].name == "validation micro F1", "which chose the best weights"
+    for some in (valid, valid[:1]):
+        (section,) = curve_section(some, ("accuracy", "micro_f1"))
+        assert section.numbers["lines"][0].name == "validation micro F1", "which chose the best weights"
     many = [{"kind": "train", "step": step, "loss": 1.0} for step in range(5_000)]
     (section,) = curve_section([*many, {"kind": "train", "step": 5_000, "loss": float("nan")}], ())
     assert len(section.numbers["lines"][0].points) <= notebook.MOST_POINTS + 1

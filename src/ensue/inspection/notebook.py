@@ -45,22 +45,32 @@ class Shown:
 
 
 class Answers(list[One]):
-    """A list that a notebook shows: a table, or one value below the other where each has a drawing of its own."""
+    """A list that a notebook shows: a table, or one value below the other where each has a drawing of its own. So does
+    a part of it.
+    """
+
+    def __getitem__(self, place: Any) -> Any:
+        found: Any = super().__getitem__(place)
+        return Answers(found) if isinstance(place, slice) else found
+
+    def _pieces(self) -> Sequence[Section]:
+        rows: list[Mapping[str, Any]] = []
+        drawings: list[Section] = []
+        for one in self[:MOST_ROWS]:
+            if isinstance(one, Answers):
+                drawings += one._pieces()
+            elif hasattr(one, "_rows"):
+                rows += one._rows()
+            elif hasattr(one, "_repr_html_"):
+                drawings.append(Section("", "inspection/plain.html", {"shown": Markup(one._repr_html_())}))
+            else:
+                rows.append(one.as_json() if hasattr(one, "as_json") else one._asdict())
+        note = cut(len(self), min(len(self), MOST_ROWS), "values")
+        notes = [Section("", "inspection/plain.html", {"note": note, "shown": ""})] if note else []
+        return [*table_section(rows), *drawings, *notes]
 
     def _repr_html_(self) -> str:
-        rows: list[Mapping[str, Any]] = []
-        drawings: list[Markup] = []
-        for one in self[:MOST_ROWS]:
-            value: Any = one
-            if hasattr(value, "_rows"):
-                rows += value._rows()
-            elif hasattr(value, "_repr_html_"):
-                drawings.append(Markup(value._repr_html_()))
-            else:
-                rows.append(value.as_json() if hasattr(value, "as_json") else value._asdict())
-        note = cut(len(self), min(len(self), MOST_ROWS), "values")
-        found = [*table_section(rows), *(Section("", "inspection/plain.html", {"shown": one}) for one in drawings)]
-        return html([*found, *([Section("", "inspection/plain.html", {"note": note, "shown": ""})] if note else [])])
+        return html(self._pieces())
 
 
 class ShownScores(Shown):
@@ -163,7 +173,7 @@ def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]
     train = [(record["step"], record["loss"]) for record in records if record["kind"] == "train"]
     valid = [record for record in records if record["kind"] == "valid"]
     known = [name for name in judged_by if any(_is_finite(record["scores"].get(name)) for record in valid)]
-    score = next((name for name in known if _chose(name, valid)), known[0] if known else "")
+    score = next((name for name in known if _chose(name, valid)), next(iter(known), ""))
     scores = [(record["step"], record["scores"].get(score)) for record in valid]
     drawn_lines = [("training loss", 0, _thinned(train)), (f"validation {_name(score)}", 1, _thinned(scores))]
     last = max((step for _, _, points in drawn_lines for step, _ in points), default=0)
@@ -176,10 +186,12 @@ def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]
 
 
 def _chose(name: str, valid: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the best validations are those with the highest number of this name so far."""
-    values = [value if _is_finite(value := record["scores"].get(name)) else -1.0 for record in valid]
-    best = [value > max(values[:place], default=-1.0) for place, value in enumerate(values)]
-    return best == [record["best"] for record in valid]
+    """Whether the numbers that chose the best weights are those of this name, with or without a minus."""
+    return all(
+        record.get("selection") in (value, -value)
+        for record in valid
+        if _is_finite(value := record["scores"].get(name))
+    )
 
 
 def _is_finite(value: Any) -> bool:
@@ -254,9 +266,7 @@ class NotebookReporter(Reporter):
 
     def validated(self, validation: Validation) -> None:
         self._add_losses(validation.step)
-        self.records.append(
-            {"kind": "valid", "step": validation.step, "scores": validation.scores, "best": validation.best}
-        )
+        self.records.append({"kind": "valid", **vars(validation)})
         if validation.best or not self.summary:
             self.summary = f"best so far, step {validation.step:,}: {validation.summary}"
         self.sample = validation.sample
