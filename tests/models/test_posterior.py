@@ -1,14 +1,16 @@
 """The probabilities of spans and paths, against every path written out with its own probability."""
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 
+from ensue.errors import EnsueError
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
-from ensue.nn import LegalTags, Posterior, k_best, log_partition
+from ensue.nn import ChainScores, LegalTags, Posterior, k_best, log_partition
 from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.text.label_columns import Learned, NestedLabels
 from ensue.text.labels import Labels
@@ -149,3 +151,49 @@ def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
     empty = model.one(np.zeros((0, 9), np.float32), with_posterior=True).posterior
     assert empty is not None
     assert Confidence.of(labels, [], empty) == ([], [], [])
+
+
+def chain(tags: int) -> ChainScores:
+    """Scores of pairs and ends, all different."""
+    of = np.random.default_rng(tags)
+    return ChainScores(*(of.normal(size=size) for size in (tags, (tags, tags), tags)))
+
+
+def test_the_best_paths_of_heads_whose_product_is_no_number_any_more() -> None:
+    """Each probability is above 1e-300, their product below every number but 0."""
+    emissions = np.random.default_rng(0).normal(size=(2, 3_000, 3)) / 2
+    posteriors = [Posterior.of(scores, chain(3)) for scores in emissions]
+    singles = [posterior.best(5) for posterior in posteriors]
+    shares = np.log([[share for _, share in single] for single in singles])
+    assert shares.min() > -700
+    assert shares.sum(0).max() < -750
+    ranks = sorted(itertools.product(range(5), repeat=2), key=lambda pair: -shares[[0, 1], pair].sum())
+    for (path, _), pair in zip(Posterior.beside(posteriors).best(5), ranks, strict=False):
+        for column, (single, rank) in enumerate(zip(singles, pair, strict=True)):
+            assert path[:, column].tolist() == single[rank][0].tolist()
+
+
+def test_many_spans_take_no_more_memory_than_some() -> None:
+    """A table of pairs of tags for each of them would take 70 MB, and its steps several of these."""
+    posterior = Posterior.of(np.zeros((4, 40)), chain(40))
+    count, goes_on = 6_000, np.eye(40, dtype=bool)
+    expected = posterior.spans([(1, 3)], np.ones((1, 40), bool), goes_on)
+    tracemalloc.start()
+    found = posterior.spans([(1, 3)] * count, np.ones((count, 40), bool), goes_on)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert set(found) == set(expected)
+    assert most < 70 << 20
+
+
+def test_paths_that_take_too_much_memory_are_refused_at_once() -> None:
+    posterior = Posterior.of(np.zeros((100_000, 40)), None)._replace(tables=chain(40))
+    with pytest.raises(EnsueError, match="100 paths through 100,000 words take more than a gigabyte"):
+        posterior.best(100)
+
+
+@pytest.mark.filterwarnings("error")
+def test_words_without_a_possible_tag_have_no_path() -> None:
+    never = np.full((2, 3), -np.inf)
+    for scores in (never, np.vstack((np.zeros((1, 3)), never[:1]))):
+        assert Posterior.of(scores, chain(3)).best(3) == []

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 
 Numbers = NDArray[np.floating[Any]]
@@ -22,6 +23,10 @@ RESCALE_EVERY = 4
 LEAST = 1e-150
 """If no sum is below this, and none becomes `MOST_NATS` smaller in a step, no sum was lost because it was too small."""
 MOST_NATS = 300.0
+MOST_ORIGINS = 1 << 28
+"""The most numbers that are kept to find the best paths: a gigabyte."""
+MOST_STEPS = 1 << 20
+"""The most probabilities of a tag after another one that are computed together for spans."""
 
 
 class ChainScores(NamedTuple):
@@ -94,43 +99,50 @@ class Posterior(NamedTuple):
         """Sums (N, K) over paths up to some places, gone on to each tag there that is allowed after the tag before."""
         if self.tables is None:
             return (sums @ allowed) * self.marginals[places]
-        steps = softmax(self.tables.transitions + self.suffixes[places, np.newaxis])
-        found: Numbers = (sums[:, np.newaxis] @ (steps * allowed))[:, 0]
+        found, rows = np.empty_like(sums), max(1, MOST_STEPS // allowed.size)
+        for first in range(0, len(places), rows):
+            some = slice(first, first + rows)
+            steps = softmax(self.tables.transitions + self.suffixes[places[some], np.newaxis])
+            found[some] = (sums[some, np.newaxis] @ (steps * allowed))[:, 0]
         return found
 
-    def probability(self, path: NDArray[np.int64]) -> float:
-        """The probability of one path (T,)."""
+    def log_probability(self, path: NDArray[np.int64]) -> float:
+        """The logarithm of the probability of one path (T,)."""
         if not len(path):
-            return 1.0
+            return 0.0
         places = np.arange(1, len(path))
         if self.tables is None:
             steps = self.marginals[places]
         else:
             steps = softmax(self.tables.transitions[path[:-1]] + self.suffixes[1:])
         with np.errstate(divide="ignore"):
-            logs = np.log(self.marginals[0, path[0]]) + np.log(steps[places - 1, path[1:]]).sum()
-        return float(np.exp(logs))
+            return float(np.log(self.marginals[0, path[0]]) + np.log(steps[places - 1, path[1:]]).sum())
 
     def best(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
         """The `count` best paths (T,) with their probabilities, the best first; all, if there are not so many. Of
         several heads they are paths of all of them (T, C).
         """
-        if self.parts:
-            return _together([part.best(count) for part in self.parts], count)
+        found = _together([part.ranked(count) for part in self.parts], count) if self.parts else self.ranked(count)
+        return [(path, float(np.exp(logs))) for path, logs in found]
+
+    def ranked(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
+        """The `count` best paths (T,) of one head, with the logarithms of their probabilities."""
         if not len(self.scores):
-            return [(np.zeros(0, np.int64), 1.0)]
+            return [(np.zeros(0, np.int64), 0.0)]
         paths = _independent(self.scores, count) if self.tables is None else _chained(self.scores, self.tables, count)
-        return [(path, self.probability(path)) for path in paths]
+        return [(path, self.log_probability(path)) for path in paths]
 
 
 def _together(of_heads: Sequence[list[tuple[NDArray[np.int64], float]]], count: int) -> list[tuple[Any, float]]:
-    """The best combinations of paths of heads that are independent of each other, from the best paths of each."""
-    found: list[tuple[tuple[NDArray[np.int64], ...], float]] = [((), 1.0)]
+    """The best combinations of paths of heads that are independent of each other, from the best paths of each; products
+    of probabilities would be too small for a long sentence.
+    """
+    found: list[tuple[tuple[NDArray[np.int64], ...], float]] = [((), 0.0)]
     for paths in of_heads:
         check_interrupted()
-        longer = [((*chosen, path), share * own) for chosen, share in found for path, own in paths]
+        longer = [((*chosen, path), logs + own) for chosen, logs in found for path, own in paths]
         found = sorted(longer, key=lambda combined: -combined[1])[:count]
-    return [(np.stack(chosen, 1), share) for chosen, share in found]
+    return [(np.stack(chosen, 1), logs) for chosen, logs in found]
 
 
 def _independent(scores: Numbers, count: int) -> NDArray[np.int64]:
@@ -150,14 +162,16 @@ def _independent(scores: Numbers, count: int) -> NDArray[np.int64]:
 
 def _chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
     """The paths (N, T) with the highest scores of a chain, by the sums of `viterbi_path`: a list of the best ones to
-    each tag, where Viterbi keeps one.
+    each tag, where Viterbi keeps one. Raises EnsueError if the lists would take too much memory.
     """
+    if scores.size * count > MOST_ORIGINS:
+        raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; expected fewer of them")
     best, origins, K = (tables.start + scores[0])[:, np.newaxis], [], len(tables.start)  # (K, ranks)
     for here in scores[1:]:
         check_interrupted()
         sums = (best + tables.transitions.T[:, :, np.newaxis]).reshape(K, -1)  # [j, (i, rank)]
         origin = np.argsort(-sums, kind="stable")[:, :count]
-        origins.append((origin, best.shape[1]))
+        origins.append((origin.astype(np.int32), best.shape[1]))
         best = np.take_along_axis(sums, origin, 1) + here[:, np.newaxis]
     ending = (best + tables.end[:, np.newaxis]).ravel()
     chosen = np.argsort(-ending, kind="stable")[:count]
@@ -202,7 +216,7 @@ def _by_products(scores: Numbers, tables: ChainScores) -> tuple[Numbers, Numbers
     """
     start, transitions, end = tables
     wide = [part.astype(np.float64) for part in (scores, np.stack((start, end)), transitions.ravel())]
-    shifted = [part - part.max(-1, keepdims=True) for part in wide]
+    shifted = [part - np.maximum(part.max(-1, keepdims=True), NEVER) for part in wide]
     if not sum(map(_depth, shifted)) <= MOST_NATS:
         return None
     here, ends, pairs = map(np.exp, shifted)
