@@ -10,7 +10,7 @@ import pytest
 from ensue.cli.options import behind_and_texts, with_behind
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.recipe import validate_recipe
 from training.tiny import run_tiny
@@ -71,6 +71,14 @@ def test_raw_text_becomes_conllu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         cutter.before(cutter)
     with pytest.raises(EnsueError, match="a cutter has one answer"):
         cutter.with_search(n_best=2)
+
+
+def test_a_paragraph_that_is_too_long_is_one_line() -> None:
+    refused = (
+        "a paragraph of 100,001 characters; this model .* reads up to 100,000: end paragraphs with a blank line, or"
+    )
+    with pytest.raises(DataError, match=f"^x.txt:3: {refused}"):
+        cutting(Path("x")).check_length(100_001, "x.txt", 3)
 
 
 def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:

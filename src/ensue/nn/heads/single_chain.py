@@ -165,7 +165,9 @@ def _chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int
     each tag, where Viterbi keeps one. Raises EnsueError if the lists would take too much memory.
     """
     if scores.size * count > MOST_ORIGINS:
-        raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; expected fewer of them")
+        raise EnsueError(
+            f"{count} paths through {len(scores):,} words take more than a gigabyte; expected fewer of them"
+        )
     best, origins, K = (tables.start + scores[0])[:, np.newaxis], [], len(tables.start)  # (K, ranks)
     for here in scores[1:]:
         check_interrupted()

@@ -73,7 +73,7 @@ class LabelingRecipe(WordsRecipe):
     what: ClassVar[str] = "tagger"
     keeps_examples: ClassVar[bool] = True
     reads: ClassVar[str] = "sentences with a label for each word"
-    unit: ClassVar[str] = "a sentence"
+    unit: ClassVar[str] = "a sentence of words"
     most_words: ClassVar[int] = 100_000  # fewer than of a text, as more is kept of each word
     too_long: ClassVar[str] = "end sentences with a line end, or with a blank line between columns"
 
@@ -95,7 +95,8 @@ class CuttingRecipe(LabelingRecipe):
 
     what: ClassVar[str] = "cutter"
     reads: ClassVar[str] = "treebanks in CoNLL-U"
-    unit: ClassVar[str] = "a paragraph"
+    unit: ClassVar[str] = "a paragraph of characters"
+    too_long: ClassVar[str] = "end paragraphs with a blank line, or with # newpar in a treebank"
 
     task: Literal["cutting"] = "cutting"  # type: ignore[assignment]
     data: CuttingData = CuttingData()

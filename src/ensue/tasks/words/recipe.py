@@ -40,7 +40,7 @@ class WordsRecipe(Recipe):
     """A recipe of a task that reads whole texts. The limit on their length keeps memory at about a gigabyte."""
 
     unit: ClassVar[str]
-    """The unit of reading, such as "a sentence"."""
+    """The unit of reading and its parts, such as "a sentence of words"."""
     most_words: ClassVar[int]
     """The most words of a unit, except for attention, whose time grows with their square."""
     too_long: ClassVar[str]
@@ -66,7 +66,7 @@ class WordsRecipe(Recipe):
     def check_length(self, words: int, path: str = "", line: int = 0) -> None:
         """Raises DataError, with file and line, if a text has more `words` than the model reads."""
         check_read(
-            f"{self.unit} of words", words, self.most_read, self.encoder, table="encoder", advice=self.too_long,
+            self.unit, words, self.most_read, self.encoder, table="encoder", advice=self.too_long,
             path=path, line=line,
         )  # fmt: skip
 
