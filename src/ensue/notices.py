@@ -13,12 +13,16 @@ class Notice(UserWarning):
     """Nothing failed; the message is one line that says what could be improved."""
 
 
+MOST_TOPICS = 1 << 12
+"""When there were notices on so many topics, all are forgotten: a process may read any number of files."""
 _said: set[str] = set()
 
 
 def say_once(topic: str, message: str) -> None:
     """Warns with `message`, unless there was a notice on this `topic` in the process before."""
     if topic not in _said:
+        if len(_said) >= MOST_TOPICS:
+            _said.clear()
         _said.add(topic)
         warnings.warn(" ".join(message.split()), Notice, stacklevel=3)
 

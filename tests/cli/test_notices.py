@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 from cli.conftest import Ensue
+from ensue import notices
 from ensue.console import output
 from ensue.console.output import notices_shown
 from ensue.errors import EnsueError
@@ -68,3 +69,14 @@ def test_another_warning_is_shown_as_python_does() -> None:
         with notices_shown():
             warnings.warn("something else", stacklevel=1)
     assert [(str(message), category) for message, category in shown] == [("something else", UserWarning)]
+
+
+def test_any_number_of_topics_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "MOST_TOPICS", 3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for number in range(20):
+            for _ in range(2):
+                say_once(f"file {number}", "a text is empty")
+            assert len(notices._said) <= 3
+    assert len(said) == 20

@@ -106,6 +106,14 @@ def test_too_many_are_forgotten_at_the_next_call() -> None:
     assert len(found.table.vectors) == 1
 
 
+def test_long_ones_count_as_several() -> None:
+    """A server that is asked for long words would else grow by each of them."""
+    found = memory(most=20)
+    for number in range(10):
+        found.look_up([f"{number}" + 1000 * "a"])
+        assert len(found.table.vectors) <= 2
+
+
 @pytest.mark.parametrize("part", ["words", "affixes", "characters"])
 def test_changed_weights_are_noticed(part: str) -> None:
     """Also where torch has no sign of a change. Where weights are held, nobody looks."""

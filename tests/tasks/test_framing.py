@@ -5,6 +5,7 @@ import pytest
 
 from ensue.tasks.masked_language_modeling.model import framing_of
 from ensue.tasks.texts.framing import Framing
+from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizers import train_tokenizer
@@ -41,3 +42,13 @@ def test_windows_leave_room_for_the_signs() -> None:
     framing = Framing(tokenizer=tokenizer, begin=(1,), end=(2, 3), most=8)
     assert max(len(framing.framed(np.arange(20)[w.begin : w.end])) for w in framing.windows(20)) == 8
     assert [(w.begin, w.end) for w in Framing(tokenizer=tokenizer, begin=(1,)).windows(20)] == [(0, 20)]
+
+
+def test_of_long_words_nothing_is_kept() -> None:
+    """A server that is asked for long words would else grow by each of them."""
+    reader = SubwordReader(framing_of(CODERS["bpe"], 16), pooling="first", whole=False)
+    words = ["cats", "cats" * 1000]
+    found = [ids.tolist() for ids in reader.pieces(words)]
+    assert [ids.tolist() for ids in reader.pieces(words)] == found
+    assert len(found[1]) > 1000
+    assert sum(map(len, reader._known)) < 10

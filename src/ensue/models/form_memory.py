@@ -17,6 +17,8 @@ from ensue.models.word_features import EncodedForms, FormTable, WordFeatures
 from ensue.text.lexicon import Lexicon
 
 MOST_FORMS, FEWEST_ROWS = 1 << 16, 1 << 10
+FORM_CHARACTERS = 64
+"""A form counts as one for each of so many characters: a text may be a single word of half a million."""
 
 
 class Room(NamedTuple):
@@ -70,6 +72,7 @@ class FormMemory:
 
     def forget(self) -> None:
         """Removes all forms."""
+        self._size = 0
         characters = self.features.characters
         self._known = Known({}, [self._rows(FEWEST_ROWS)], None if characters is None else Copy(characters))
 
@@ -81,7 +84,7 @@ class FormMemory:
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
         """A table with a row for each of `words`, and the number of each word's row, (N,)."""
         with self._lock:
-            if len(self._known.numbers) > self.most or not (are_cached() or self._holds(words)):
+            if self._size > self.most or not (are_cached() or self._holds(words)):
                 self.forget()
             known = self._known
             new = [word for word in dict.fromkeys(words) if word not in known.numbers]
@@ -141,6 +144,7 @@ class FormMemory:
             known.rooms[0] = larger
         _write(known.rooms[0], count, rows)
         known.numbers.update(zip(words, range(count, total), strict=True))
+        self._size += sum(1 + len(word) // FORM_CHARACTERS for word in words)
 
     @torch.inference_mode(False)  # so that it can be written both in and out of inference mode
     def _rows(self, count: int) -> Room:

@@ -17,8 +17,8 @@ from ensue.models.subword_encoder import Subwords
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.texts.framing import Framing, Ids
 
-MOST_KNOWN = 1 << 17
-"""The most words whose subwords are kept."""
+MOST_KNOWN, LONGEST_KNOWN = 1 << 17, 32
+"""The most words whose subwords are kept, and the most characters of one of them."""
 
 
 class SubwordRow(NamedTuple):
@@ -58,7 +58,9 @@ class SubwordReader:
         for word in words:
             ids = known.get(blank + word)
             if ids is None:
-                ids = known[blank + word] = encode(blank + word)
+                ids = encode(blank + word)
+                if len(word) <= LONGEST_KNOWN:
+                    known[blank + word] = ids
             found.append(ids)
         return found
 
