@@ -1,5 +1,6 @@
 """`ensue embed`, `neighbors` and `export`: lines and files."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_texts_are_searched_by_vectors_of_a_file(
     texts.write_text("salt oven\npiano\nsalt\noven salt\n", encoding="utf-8")
     assert "wrote 4 vectors" in ensue("embed", vectors, texts, "--out", out, "--half").err
     model = library.load(vectors)
-    stored = np.load(out, mmap_mode="r")
+    stored = np.load(out)
     assert (stored == model.embed(texts.read_text().splitlines()).astype(np.float16)).all()
     for given in ([], ["--vectors", out]):
         lines = ensue("neighbors", vectors, "salt", "--in", texts, *given, "--count", "2").out.splitlines()
@@ -88,7 +89,11 @@ def test_texts_are_searched_by_vectors_of_a_file(
         assert [json.loads(line)["texts"] for line in found.splitlines()] == [["salt oven", "oven salt"]]
     texts.write_text("salt\n", encoding="utf-8")
     assert "4 vectors;" in refused("neighbors", vectors, "salt", "--in", texts, "--vectors", out)
-    assert "cannot be read as vectors" in refused("neighbors", vectors, "salt", "--in", texts, "--vectors", texts)
+    archive = io.BytesIO()
+    np.savez(archive, stored)
+    for content in (b"salt\n", b"PK\x03\x04", archive.getvalue()):
+        out.write_bytes(content)
+        assert "cannot be read as vectors" in refused("neighbors", vectors, "salt", "--in", texts, "--vectors", out)
     assert "are for texts: --in TEXTS" in refused("neighbors", vectors, "salt", "--vectors", out)
     assert "or --near-duplicates" in refused("neighbors", vectors, "--in", texts)
     assert "--out FILE.npy" in refused("embed", vectors, texts, "--half")

@@ -241,6 +241,8 @@ WRONG: list[tuple[dict[str, bytes], str]] = [
     ({"a.npz": npz(frames=FRAMES, labels=[1, 2])}, r"labels of the shape \(2,\); expected 1 .* or 6"),
     ({"a.npz": npz(frames=FRAMES, label=[1, 2])}, 'an array "label"; did you mean "labels"'),
     ({"a.npz": b"PK"}, "damaged, or no file of numpy"),
+    ({"a.npy": npz(frames=FRAMES, lengths=[2, 5])}, "lengths of 7 frames in all; there are 6"),
+    ({"a.npz": npy(np.array(["a"]))}, "expected numbers, found an array of <U1"),
     ({"a.safetensors": b"x"}, "damaged, or no safetensors file"),
     ({"a.png": png((3, 5)), "b.png": png((3, 6))}, "b.png: frames of 6 features; expected 5, as in a.png"),
     ({"a.png": png((3, 5), np.uint16)}, "an image of the mode I"),

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 import ensue
-from ensue.data.frames.arrays import read_npy
+from ensue.data.frames.arrays import read_numpy
 from ensue.data.frames.series import Series, SeriesOptions
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.models.build_frames import build_frame_classifier
@@ -243,5 +243,5 @@ def test_a_header_as_python_2_wrote_it_is_read_in_silence(tmp_path: Path) -> Non
     path = tmp_path / "old.npy"
     np.save(path, np.ones((3, 5), np.float32))
     path.write_bytes(path.read_bytes().replace(b"(3, 5), }  ", b"(3L, 5L), }"))
-    (series,) = read_npy(path, SeriesOptions())
+    (series,) = read_numpy(path, SeriesOptions())
     assert series.frames.shape == (3, 5)

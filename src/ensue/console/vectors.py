@@ -83,8 +83,8 @@ class TextTable:
             self.vectors: Any = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
             return
         try:
-            self.vectors = np.load(file, mmap_mode="r")
-        except (OSError, ValueError, EOFError):
+            self.vectors = np.lib.format.open_memmap(file, mode="r")
+        except Exception:  # numpy's reader raises errors of many kinds for damaged files
             raise DataError("cannot be read as vectors: expected what embed --out FILE.npy writes", file) from None
         if self.vectors.ndim != 2 or self.vectors.dtype not in (np.float32, np.float16):
             raise DataError(

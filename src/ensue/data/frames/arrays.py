@@ -24,13 +24,8 @@ KEYS = ("frames", "lengths", "labels", "rate")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def read_npy(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The series of a `.npy` file, which has no labels."""
-    yield from split(path, {"frames": _loaded(path)})
-
-
-def read_npz(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The series of a `.npz` file."""
+def read_numpy(path: Path, reading: SeriesOptions) -> Iterator[Series]:
+    """The series of a `.npy` file, which has no labels, or of a `.npz` file; its content says which it is."""
     yield from split(path, _named(path, _loaded(path)))
 
 
@@ -105,14 +100,14 @@ def _named(path: Path, arrays: Arrays) -> Arrays:
     return arrays
 
 
-def _loaded(path: Path) -> Any:
+def _loaded(path: Path) -> Arrays:
     content = whole_bytes(path)
     try:
         with warnings.catch_warnings():  # of headers as Python 2 wrote them, which are read
             warnings.simplefilter("ignore", UserWarning)
             found = np.load(io.BytesIO(content), allow_pickle=False)
         if isinstance(found, np.ndarray):
-            return found
+            return {"frames": found}
         size = sum(member.file_size for member in found.zip.infolist())
         if size <= memory() / 2:
             return {name: found[name] for name in found.files}

@@ -22,8 +22,8 @@ from ensue.errors import DataError
 Reader = Callable[[Path, SeriesOptions], Iterator[Series]]
 READERS: dict[str, Reader] = {
     "sound": sounds.read_sound,
-    "npy": arrays.read_npy,
-    "npz": arrays.read_npz,
+    "npy": arrays.read_numpy,
+    "npz": arrays.read_numpy,
     "safetensors": arrays.read_safetensors,
     "idx": images.read_idx,
     "image": images.read_image,
