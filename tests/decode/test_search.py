@@ -1,6 +1,8 @@
 """Demands that cannot be met, and the best continuations against sorting."""
 
+import itertools
 import random
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from ensue.decode import candidates
 from ensue.decode.beam import beam_search
 from ensue.decode.candidates import best_ids, best_places, continuations
 from ensue.decode.frontier import Frontier
+from ensue.decode.phrases import Requirements
 from ensue.decode.search import BeamSearch, least_tokens
 from ensue.errors import EnsueError
 
@@ -78,6 +81,23 @@ def test_phrases_that_overlap_need_fewer_tokens() -> None:
     assert least_tokens([(1, 2, 3), (2, 3, 4)]) == 4
     assert least_tokens([(1, 1), (1,), (2,)]) == 3
     BeamSearch(required=((1, 2, 3), (2, 3, 4)), max_tokens=4)
+
+
+def test_the_state_of_a_phrase_is_what_its_longest_beginning_at_the_end_says() -> None:
+    rng = np.random.default_rng(0)
+    for phrase in (tuple(rng.integers(0, 3, length).tolist()) for length in range(1, 9) for _ in range(9)):
+        table = Requirements([(phrase,)])
+        for state, (symbol, token) in itertools.product(range(len(phrase)), enumerate(table.alphabet[0].tolist())):
+            read = (*phrase[:state], token)
+            fitting = (length for length in range(len(read) + 1) if read[len(read) - length :] == phrase[:length])
+            assert table.next[0, 0, state, symbol] == max(fitting)
+        assert (table.next[0, 0, len(phrase)] == len(phrase)).all()
+
+
+def test_the_states_of_a_long_phrase_take_little_time() -> None:
+    start = time.process_time()
+    Requirements([(tuple(range(500)),)])
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("size", [1, 5, 63, 64, 200, 1000, 1003])

@@ -34,9 +34,11 @@ class Requirements:
 
     @staticmethod
     def _fill(table: NDArray[np.int64], phrase: Phrase, alphabet: list[int]) -> None:
-        for state in range(len(phrase)):
-            for symbol, token in enumerate(alphabet):
-                table[state, symbol] = _overlap((*phrase[:state], token), phrase)
+        before = 0  # the state after all tokens but the first
+        for state, symbol in enumerate(map(alphabet.index, phrase)):
+            table[state] = table[before]
+            table[state, symbol] = state + 1
+            before = table[before, symbol] if state else 0
         table[len(phrase)] = len(phrase)
 
     def after(
@@ -52,11 +54,6 @@ class Requirements:
         """The phrases of an input that a hypothesis with these states (C,) lacks."""
         pairs = zip(self.phrases[number], states.tolist(), strict=False)
         return tuple(phrase for phrase, state in pairs if state < len(phrase))
-
-
-def _overlap(read: Phrase, phrase: Phrase) -> int:
-    """The length of the longest beginning of `phrase` that `read` ends with."""
-    return next(length for length in range(len(read), -1, -1) if phrase[:length] == read[len(read) - length :])
 
 
 Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
