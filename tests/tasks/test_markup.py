@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 
 import pytest
@@ -93,3 +94,26 @@ def test_links_of_units_by_tokens() -> None:
     tokens, of_tokens = [(0, 2), (2, 4), (4, 9), (9, 10)], [(0, 3), (3, 5), (5, 7)]
     assert linked(output, tokens, [1, 2, 0, 3], source, of_tokens) == [1, 0, None]
     assert by_position(3, 6) == [1, 3, 5]
+
+
+HOSTILE = {
+    "comments without an end": "<!--" * 60_000,
+    "deep": "<a>x " * 5_000 + "</a>" * 5_000,
+    "names that end nothing": "".join(f"<a{number}>" for number in range(20_000)) + "</b>" * 20_000,
+    "pieces that nothing is near": "x <br/>" * 5_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_markup_takes_seconds(name: str) -> None:
+    start, output = time.process_time(), "y " * 100
+    marked = cut(HOSTILE[name])
+    found = marked.with_output(output, [0 if marked.units else None] * 100)
+    assert Counter(MARKUP.findall(found)) == Counter(MARKUP.findall(HOSTILE[name]))
+    assert time.process_time() - start < 10
+
+
+def test_links_to_a_long_source_take_seconds() -> None:
+    start, units = time.process_time(), units_of("ab " * 20_000)
+    assert linked(units[:1], units[:1], [19_999], units, units) == [19_999]
+    assert time.process_time() - start < 10

@@ -8,26 +8,33 @@ child's units are within those of its parent, and siblings do not overlap. So ta
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
+from ensue.interruption import check_interrupted
+
 Span = tuple[int, int]
 
 _NAME = r"[A-Za-z_][\w.:-]*"
 MARKUP = re.compile(
-    rf"<!--.*?-->|</?{_NAME}(?:\s[^<>]*)?/?>"
+    rf"<!--(?:(?!<!--).)*?-->|</?{_NAME}(?:\s[^<>]*)?/?>"
     r"|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);"
     r"|\$?\{\{?[^{}\s]*\}?\}"
     r"|(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:l?[diu]|[sfgexXcr@])(?!\w)",
     re.DOTALL,
 )
-"""Tags, comments, entities, placeholders in braces, and those of `%`."""
+"""Tags, comments, entities, placeholders in braces, and those of `%`. No comment begins in another one: so a text with
+many beginnings and no end is read once.
+"""
 _TAG = re.compile(rf"<(/?)({_NAME})[^<>]*?(/?)>")
 _UNIT = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _WORD = re.compile(r"\w")
+DEEPEST = 64
+"""The most pairs of tags around each other. Tags of further pairs in them are single pieces."""
 
 
 @dataclass
@@ -91,6 +98,8 @@ def cut(text: str) -> Marked:
         if match is None:
             break
         other = partner[number]
+        if other is not None and other > number and len(open_nodes) > DEEPEST:
+            partner[other], other = None, None
         parts = other is None or (number > 0 and place == match.start())
         place = match.end()
         if other is not None and other < number:
@@ -124,15 +133,18 @@ def _partners(pieces: Sequence[str]) -> list[int | None]:
     """For each piece the number of the tag that it is a pair with; None for one that is none, or crosses another."""
     partners: list[int | None] = [None] * len(pieces)
     waiting: list[tuple[str, int]] = []
+    names = Counter[str]()
     for number, piece in enumerate(pieces):
         tag = _TAG.fullmatch(piece)
         if tag is None or tag[3]:
             continue
         if not tag[1]:
             waiting.append((tag[2], number))
-        elif any(name == tag[2] for name, _ in waiting):
+            names[tag[2]] += 1
+        elif names[tag[2]]:
             while (begun := waiting.pop())[0] != tag[2]:
-                pass
+                names[begun[0]] -= 1
+            names[tag[2]] -= 1
             partners[number], partners[begun[1]] = begun[1], number
     return partners
 
@@ -150,6 +162,7 @@ class _Output:
         areas = self._areas(node, low, high)
         singles: dict[tuple[int, bool], list[str]] = {}
         for child in node.children:
+            check_interrupted()
             if id(child) not in areas:
                 gap, is_behind = self._gap(child, node, low, high, [area for _, area in areas.values()])
                 piece = self._apart(child, gap, is_behind=is_behind)
@@ -181,6 +194,7 @@ class _Output:
         taken = [False] * (high - low)
         own = {id(child): [self._is_of(child, unit) for unit in range(low, high)] for child in children}
         for child in sorted(children, key=lambda child: sum(own[id(child)]) or len(taken) + 1):
+            check_interrupted()
             weights = [
                 -len(taken) if is_taken else 1 if is_own else 0 if link is None else -1
                 for is_taken, is_own, link in zip(taken, own[id(child)], self.links[low:high], strict=True)
@@ -207,17 +221,17 @@ class _Output:
         """The place of a piece without units: before the unit for the next one of the source, or behind that for the
         one before it, whichever is nearest, a word rather than a mark; and whether it is behind.
         """
-        after = range(child.last, parent.last)
-        before = range(child.first - 1, parent.first - 1, -1)
-        found = (low if child.first == parent.first else high), child.first > parent.first
-        for distance in range(max(len(after), len(before))):
-            sides = [(side[distance], side is before) for side in (after, before) if distance < len(side)]
-            sides.sort(key=lambda side: not self.are_words[side[0]])
-            places = [place for side in sides if (place := self._beside(*side, low, high))]
-            if places:
-                found = places[0]
-                break
-        gap, is_behind = found
+        links = {link for link in self.links[low:high] if link is not None and parent.first <= link < parent.last}
+        after = ((link - child.last, not self.are_words[link], False, link) for link in links if link >= child.last)
+        before = (
+            (child.first - link - 1, not self.are_words[link], True, link) for link in links if link < child.first
+        )
+        if sides := [*after, *before]:
+            *_, is_behind, source = min(sides)
+            gap = self._beside(source, is_behind, low, high)
+        else:
+            gap = low if child.first == parent.first else high
+            is_behind = child.first > parent.first
         for first, last in areas:  # not within a sibling
             if first < gap < last:
                 gap = last if is_behind else first
@@ -227,14 +241,12 @@ class _Output:
             is_behind = True
         return gap, is_behind
 
-    def _beside(self, source: int, is_behind: bool, low: int, high: int) -> tuple[int, bool] | None:
-        """The place before or behind the units that belong to a unit of the source; None if there are none."""
-        unit = next((unit for unit in range(low, high) if self.links[unit] == source), None)
-        if unit is None or not is_behind:
-            return None if unit is None else (unit, False)
-        while unit < high and self.links[unit] == source:
+    def _beside(self, source: int, is_behind: bool, low: int, high: int) -> int:
+        """The place before the first unit that belongs to a unit of the source, or behind it and those next to it."""
+        unit = self.links.index(source, low, high)
+        while is_behind and unit < high and self.links[unit] == source:
             unit += 1
-        return unit, True
+        return unit
 
     def _apart(self, child: Node, gap: int, *, is_behind: bool) -> str:
         """The markup with a blank towards its word if it had one, or was beside a mark and is beside a letter; and with
@@ -270,7 +282,12 @@ def linked(
     `tokens` are the places of the output's tokens in its text, and `places` the numbers of the tokens of the source
     that they look at. `of` are the units of the source, and `of_tokens` the places of its tokens.
     """
-    owners = [next((unit for unit, span in enumerate(of) if _overlap(span, token)), None) for token in of_tokens]
+    ends = [end for _, end in of]
+    nearest = [bisect_right(ends, first) for first, _ in of_tokens]
+    owners = [
+        unit if unit < len(of) and _overlap(of[unit], token) else None
+        for unit, token in zip(nearest, of_tokens, strict=True)
+    ]
     links: list[int | None] = []
     for unit in units:
         votes = Counter[int]()
