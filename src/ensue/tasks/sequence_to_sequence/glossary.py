@@ -167,29 +167,31 @@ class Demands:
             self.rate = found[0].log_probability / (len(found[0].ids) + 1)
         texts = [decode(each.ids) for each in found]
         for each, text in zip(found, texts, strict=True) if any(map(self.unmet, texts[:n_best])) else ():
-            for term in self.terms:
-                if not term.is_met(text):
-                    self._forbid(term, each.ids, decode) if term.is_forbidden else self._require(term, each.ids, decode)
+            unmet = [term for term in self.terms if not term.is_met(text)]
+            ends = text_ends(each.ids, decode) if unmet else []
+            for term in unmet:
+                check_interrupted()
+                (self._forbid if term.is_forbidden else self._require)(term, each.ids, text, ends)
         self.widening *= 1 + (bool(found[0].lacks) and self.required == before[0])
         return (self.required, len(self.forbidden), self.widening) != before
 
-    def _require(self, term: Term, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> None:
-        """Requires the tokens of a term; where they are a part of a longer word, this is forbidden."""
+    def _require(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
+        """Requires the tokens of a term; where they are a part of a longer word, this is forbidden. `ends` are those of
+        `text_ends`.
+        """
         if term.ids not in self.required:
             self.required += (term.ids,)
             self.forbidden = {phrase for phrase in self.forbidden if not self._is_part(phrase)}
-        text, ends = decode(ids), text_ends(ids, decode)
         for first in occurrences(term.ids, ids):
             last = first + len(term.ids)
             start = ends[first - 1] if first else 0
             self._add(tuple(ids[first - _joins(text, start) : last + _joins(text, ends[last - 1])]))
 
-    def _forbid(self, term: Term, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> None:
+    def _forbid(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
         """Forbids the tokens of a term, and those in which it stands in an output."""
         if term.ids and not self.parts_words:
             self._add(term.ids)
-        ends = text_ends(ids, decode)
-        for found in term.in_target.finditer(decode(ids)):
+        for found in term.in_target.finditer(text):
             first = next(place for place, end in enumerate(ends) if end > found.start())
             last = next(place for place, end in enumerate(ends, 1) if end >= found.end())
             if self.parts_words or self._is_part(tuple(ids[first:last])):
