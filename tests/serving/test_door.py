@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ensue.library import load
 from ensue.serving.admission import Amounts
 from ensue.serving.routes import ROUTES
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
@@ -18,6 +20,8 @@ from serving.conftest import (
     next_pipeline,
     translating_pipeline,
 )
+from training.tiny import run_tiny
+from training.tiny_texts import TREEBANK, cutting, tagging, without_pictures
 
 SAID = {"model": "shouter", "inputs": ["a"]}
 
@@ -42,6 +46,32 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
     scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
     assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
     assert scored[1] == {"nats": 0, "tokens": []}
+
+
+def test_a_tagger_stands_behind_a_cutter_alone(sea: Client) -> None:
+    asked = {"model": "shouter", "inputs": ["b"]}
+    message = refused(sea.post("/v1/predict", asked | {"tagger": "lstm"}), 400, "invalid_value")["message"]
+    assert message == "tagger: shouter: the model is no cutter; lstm can only stand behind one"
+    refused(sea.post("/v1/predict", asked | {"tagger": "nobody"}), 404, "model_not_found")
+    refused(sea.post("/v1/predict", asked | {"tagger": 1}), 400)
+
+
+@pytest.mark.slow
+def test_a_cutter_and_the_tagger_behind_it(tmp_path: Path, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    gold = tmp_path / "gold.conllu"
+    gold.write_text(TREEBANK * 8)
+    run_tiny(cutting(gold), tmp_path / "cutter")
+    run_tiny(
+        tagging(gold, data={"labels": "upos", "valid": str(gold), "format": "conllu"}, steps=40), tmp_path / "words"
+    )
+    client, _ = serve({name: load(tmp_path / name, device="cpu") for name in ("cutter", "words")})
+    asked = {"model": "cutter", "inputs": ["Go! Go!", ""]}
+    go, nothing = client.post("/v1/predict", asked | {"tagger": "words"}).json["outputs"]
+    assert [[word["label"] for word in found["words"]] for found in go["sentences"]] == [["VERB", "PUNCT"]] * 2
+    assert nothing == {"text": "", "sentences": []}
+    message = refused(client.post("/v1/predict", asked | {"tagger": "cutter"}), 400, "invalid_value")["message"]
+    assert message == "tagger: cutter: behind a cutter a tagger is expected"
 
 
 def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:

@@ -3,50 +3,24 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ensue.cli.options import behind_and_texts, with_behind
+from ensue.cli.options import behind_and_texts
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu
 from ensue.errors import DataError, EnsueError
 from ensue.library import load
-from ensue.recipe import validate_recipe
+from ensue.tasks.contract.pipeline import Predictor
 from training.tiny import run_tiny
-from training.tiny_texts import FEATURES, TRAIN, tagging, without_pictures
-
-ROWS = """# newpar
-1\tDogs\tdog\tNOUN\t_\t_\t_\t_\t_\t_
-2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
-2\tdo\tdo\tAUX\t_\t_\t_\t_\t_\t_
-3\tn't\tnot\tPART\t_\t_\t_\t_\t_\tSpaceAfter=No
-4\t.\t.\tPUNCT\t_\t_\t_\t_\t_\t_
-
-1\tGo\tgo\tVERB\t_\t_\t_\t_\t_\tSpaceAfter=No
-2\t!\t!\tPUNCT\t_\t_\t_\t_\t_\t_
-
-"""
-
-
-def cutting(train: Path) -> Any:
-    return validate_recipe(
-        {
-            "task": "cutting",
-            "data": {"train": str(train), "valid": str(train)},
-            "features": FEATURES,
-            "encoder": {"kind": "lstm", "d_model": 16},
-            "train": TRAIN | {"steps": 60, "batch_tokens": 400},
-        },
-        where="x",
-    )
+from training.tiny_texts import TREEBANK, cutting, tagging, without_pictures
 
 
 @pytest.mark.slow
 def test_raw_text_becomes_conllu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     gold, raw = tmp_path / "gold.conllu", tmp_path / "raw.txt"
-    gold.write_text(ROWS.replace("n't\tnot\tPART\t_\t_\t_\t_\t_\tSpaceAfter=No", "n't\tnot\tPART" + "\t_" * 6) * 8)
+    gold.write_text(TREEBANK * 8)
     raw.write_text("Dogs don't . Go!\n\nGo!\n")
     run_tiny(cutting(gold), tmp_path / "cutter")
     columns = {"labels": ["upos", "lemma"], "valid": str(gold), "format": "conllu"}
@@ -91,4 +65,4 @@ def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:
     assert behind_and_texts(str(text), str(run)) == (text, str(run))
     assert behind_and_texts(None, None) == (None, None)
     with pytest.raises(EnsueError, match="first: the model is no cutter; tagger can only stand behind one"):
-        with_behind("predict", SimpleNamespace(run="first"), Path("tagger"), "cpu", None)
+        Predictor.before(SimpleNamespace(run="first"), SimpleNamespace(run="tagger"))  # type: ignore[arg-type]

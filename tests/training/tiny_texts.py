@@ -288,3 +288,29 @@ def vector_file(folder: Path) -> tuple[Path, Path]:
     rows = (" ".join([word, *map(str, MEANINGS[kind])]) + "\n" for word, kind in words.items())
     (folder / "vectors.txt").write_text("".join(rows))
     return folder / "kinds.txt", folder / "vectors.txt"
+
+
+TREEBANK = """# newpar
+1\tDogs\tdog\tNOUN\t_\t_\t_\t_\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\t_\t_\t_\t_\t_\t_
+3\tn't\tnot\tPART\t_\t_\t_\t_\t_\t_
+4\t.\t.\tPUNCT\t_\t_\t_\t_\t_\t_
+
+1\tGo\tgo\tVERB\t_\t_\t_\t_\t_\tSpaceAfter=No
+2\t!\t!\tPUNCT\t_\t_\t_\t_\t_\t_
+
+"""
+
+
+def cutting(train: Path) -> Any:
+    return validate_recipe(
+        {
+            "task": "cutting",
+            "data": {"train": str(train), "valid": str(train)},
+            "features": FEATURES,
+            "encoder": {"kind": "lstm", "d_model": 16},
+            "train": TRAIN | {"steps": 60, "batch_tokens": 400},
+        },
+        where="x",
+    )

@@ -135,11 +135,7 @@ def behind_and_texts(path: str | None, more: str | None) -> tuple[Path | None, s
 
 def with_behind(command: str, pipeline: Any, run: Path | None, device: str, threads: int | None) -> Any:
     """The pipeline, and that of `run` behind it as one. Raises EnsueError for two that do not go together."""
-    if run is None:
-        return pipeline
-    if not hasattr(pipeline, "before"):
-        raise EnsueError(f"{pipeline.run}: the model is no cutter; {run} can only stand behind one")
-    return pipeline.before(load_for(command, run, device, threads))
+    return pipeline if run is None else pipeline.before(load_for(command, run, device, threads))
 
 
 def quoted(path: Path | str) -> str:

@@ -280,10 +280,11 @@ class TextsRequest(Request):
 
 
 class PredictRequest(TextsRequest):
-    """POST /v1/predict. All fields but `inputs` are options of `ensue predict`, for models that have them. A `glossary`
-    is a list of pairs `[source, target]`.
+    """POST /v1/predict. `tagger` is the model that stands behind a cutter. The fields after it are options of `ensue
+    predict`, for models that have them. A `glossary` is a list of pairs `[source, target]`.
     """
 
+    tagger: str | None = None
     n_best: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     at_least: Annotated[float, Field(ge=0, le=1)] | None = None
     glossary: SkipValidation[list[Annotated[list[str], Field(min_length=2, max_length=2)]] | None] = None

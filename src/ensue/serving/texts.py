@@ -48,9 +48,12 @@ async def predict(service: Service, request: Request) -> Response:
     """POST /v1/predict."""
     asked, model = await received(PredictRequest, request, service)
     pipeline, options = model.pipeline, _options(asked, model, "predict")
-    for name, value in options.items():
+    behind = [] if asked.tagger is None else [service.model(asked.tagger)]
+    for name, value in [*options.items(), *(("tagger", other.pipeline) for other in behind)]:
         try:
-            if name == "glossary":
+            if name == "tagger":
+                pipeline = pipeline.before(value)
+            elif name == "glossary":
                 made = map(pipeline.with_glossary, [asked.checked_glossary(service.limits.terms)])
                 (pipeline,) = await unless_left(request.receive, service.reader.computed(made, 1))
             elif name == "keep_markup":
@@ -58,9 +61,9 @@ async def predict(service: Service, request: Request) -> Response:
             else:
                 pipeline = pipeline.with_search(**{name: value})
         except EnsueError as error:
-            raise wrong(name, _said(error, model)) from None
-    texts = await _admitted(asked.inputs, service, request, model, {pipeline.num_texts})
-    return await _outputs(service, request, model, texts, _told(model, pipeline.each_json(texts)))
+            raise wrong(name, _said(error, model, *behind)) from None
+    texts = await _admitted(asked.inputs, service, request, model, {model.pipeline.num_texts})
+    return await _outputs(service, request, model, texts, _told(model.name, pipeline, texts))
 
 
 async def score(service: Service, request: Request) -> Response:
@@ -160,16 +163,19 @@ async def _answer(
     return answer.end()
 
 
-def _said(error: EnsueError, model: Served) -> str:
-    """The message of an error, with the name of the model in place of its path."""
-    return str(error).replace(str(model.pipeline.run), model.name)
+def _said(error: EnsueError, *models: Served) -> str:
+    """The message of an error, with the names of models in place of their paths."""
+    said = str(error)
+    for model in models:
+        said = said.replace(str(model.pipeline.run), model.name)
+    return said
 
 
-def _told(model: Served, answers: Iterator[Any]) -> Iterator[Any]:
-    """The answers. A notice says what the texts so far lack, once for a model."""
-    for answer in answers:
-        if lacking := model.pipeline.lacking(least=LEAST_WORDS):
-            say_once(f"lacking {model.name}", f"{model.name}: {lacking}")
+def _told(name: str, pipeline: Any, texts: Sequence[Any]) -> Iterator[Any]:
+    """The answers of a model. A notice says what the texts so far lack, once for a model."""
+    for answer in pipeline.each_json(texts):
+        if lacking := pipeline.lacking(least=LEAST_WORDS):
+            say_once(f"lacking {name}", f"{name}: {lacking}")
         yield answer
 
 

@@ -149,6 +149,10 @@ class Predictor(Pipeline):
         for text in texts:
             yield from self.predict_json([text])
 
+    def before(self, other: Pipeline) -> Any:
+        """This model with another one behind it. Raises EnsueError unless it is a cutter and the other one a tagger."""
+        raise EnsueError(f"{self.run}: the model is no cutter; {other.run} can only stand behind one")
+
     def prediction_lines(
         self,
         location: str,

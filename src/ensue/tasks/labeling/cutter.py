@@ -159,9 +159,15 @@ class CutterAndTagger:
         """How `evaluate` has counted these scores."""
         return self.cutter.protocol(scores)
 
-    def lacking(self) -> str:
+    def each_json(self, texts: Iterable[str]) -> Iterator[Any]:
+        """Each text with its sentences, and the probability of what the tagger says, as JSON values."""
+        for text in texts:
+            (sentences,) = self.predict([text], confidence=True)
+            yield {"text": text, "sentences": [sentence.as_json() for sentence in sentences]}
+
+    def lacking(self, *, least: int = 0) -> str:
         """A line about what the tagger does not know of the words so far."""
-        return self.tagger.lacking()
+        return self.tagger.lacking(least=least)
 
 
 def _treebank(location: str | Path, encoding: str) -> list[Sentence]:
