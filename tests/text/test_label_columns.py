@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from ensue.text.edit_scripts import applied, edit_script
 from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, learned_values
 from ensue.text.labels import Labels
-from ensue.text.schemes import SCHEMES, Scheme, Span, encode, overlapping, overlapping_spans, spans
+from ensue.text.schemes import (
+    MOST_BESIDE,
+    SCHEMES,
+    Layer,
+    Scheme,
+    Span,
+    encode,
+    layers,
+    overlapping,
+    overlapping_spans,
+    spans,
+)
 
 WORDS = ["Dogs", "bark", "loudly"]
 ROWS = [
@@ -122,6 +133,32 @@ def test_spans_that_overlap_are_read_as_written(sentence: tuple[list[Span], int]
     if all(a.end <= b.start or b.end <= a.start for a, b in itertools.combinations(found, 2)):
         assert labels == encode(found, length, scheme)
         assert overlapping_spans(labels) == spans(labels)
+
+
+def test_layers_have_one_sign_for_a_gap() -> None:
+    assert layers(["O", "O", "B-A", "I-A|B-B", "O", "O", "O", "B-A"]) == {
+        "A": Layer([0, 2, 3, 4, 7], ["O", "B-A", "I-A", "O", "B-A"]),
+        "B": Layer([0, 3, 4], ["O", "B-B", "O"]),
+    }
+
+
+def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
+    start, count = time.perf_counter(), 50_000
+    found = [Span(f"c{place}", place, place + 1) for place in range(count)]
+    labels = overlapping(found, count, "bio")
+    assert labels[-1] == f"B-c{count - 1}"
+    assert overlapping_spans(labels) == found
+    assert time.perf_counter() - start < 10
+
+
+def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
+    most = [Span("NP", 0, end) for end in range(2, MOST_BESIDE + 2)]
+    assert len(overlapping_spans(overlapping(most, MOST_BESIDE + 1, "bio"))) == MOST_BESIDE
+    for name in ("NP", "{}"):
+        start, many = time.perf_counter(), [Span(name.format(n), n, 100_000) for n in range(50_000)]
+        with pytest.raises(ValueError, match="a word has more than 256 spans"):
+            overlapping(many, 100_000, "bio")
+        assert time.perf_counter() - start < 5
 
 
 def nested_labels(*sentences: Sequence[str]) -> NestedLabels:

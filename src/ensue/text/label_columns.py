@@ -54,7 +54,8 @@ class LabelColumns(Stored):
         """The ids of the tags of each word, one for each part; -1 for what the training data do not have."""
         ids: list[list[int]] = []
         for values, parts in zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True):
-            ids += [part.labels.encode(_told(part, values, words)) for part in parts]
+            told = _told(parts, values, words)
+            ids += [part.labels.encode(said) for part, said in zip(parts, told, strict=True)]
         return [list(tags) for tags in zip(*ids, strict=True)]
 
     def decode(self, tags: Sequence[Sequence[int]], words: Sequence[str]) -> list[Row]:
@@ -81,7 +82,8 @@ class LabelColumns(Stored):
             if parts[0].kind == "script":
                 found[name] = _shares_of_lemmas(parts[0].labels, values, next(shares), words)
             else:
-                each = [part.labels.confidence(_told(part, values, words), next(shares)) for part in parts]
+                told = _told(parts, values, words)
+                each = [part.labels.confidence(said, next(shares)) for part, said in zip(parts, told, strict=True)]
                 found[name] = [prod(together) for together in zip(*each, strict=True)]
         return [dict(zip(found, one, strict=True)) for one in zip(*found.values(), strict=True)]
 
@@ -209,11 +211,12 @@ def _by_column(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]
     return list(zip(*rows, strict=True)) or [()] * width
 
 
-def _told(part: Learned, values: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The values that the part learns of those of a column."""
-    if marked := MARKED.get(part.kind):
-        return [marked.read(value).get(part.key, marked.nothing) for value in values]
-    return list(map(edit_script, words, values)) if part.kind == "script" else list(values)
+def _told(parts: Sequence[Learned], values: Sequence[str], words: Sequence[str]) -> list[list[str]]:
+    """The values that each part of a column learns of those of the column."""
+    if marked := MARKED.get(parts[0].kind):
+        read = list(map(marked.read, values))
+        return [[of_word.get(part.key, marked.nothing) for of_word in read] for part in parts]
+    return [list(map(edit_script, words, values)) if parts[0].kind == "script" else list(values)]
 
 
 def _values(parts: Sequence[Learned], said: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:

@@ -15,8 +15,9 @@ second one has the class with a plus (`B-NP|B-NP+`), a third one two of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ Scheme = Literal["bio", "iob1", "ioe2", "ioe1", "iobes", "bilou", "bmes", "bmewo
 OUTSIDE = "O"
 BESIDE, DEEPER = "|", "+"
 """The sign between tags of several spans, and the sign of a further span of the same class."""
+MOST_BESIDE = 256
+"""The most spans of one word; as many tags are written for it, and a further layer is looked for among as many."""
 PLACES = "BIES"
 """The places of a token in a span: first, inside, last, and single."""
 
@@ -119,6 +122,13 @@ def continues(before: Position, here: Position) -> bool:
 def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """The labels of a sentence of `length` tokens with these `spans`, which must not overlap."""
     labels = [OUTSIDE] * length
+    for span, tags in _encoded(spans, length, scheme):
+        labels[span.start : span.end] = tags
+    return labels
+
+
+def _encoded(spans: Iterable[Span], length: int, scheme: Scheme) -> Iterator[tuple[Span, list[str]]]:
+    """The spans in their order, each with the labels of its words."""
     ordered = sorted(spans, key=lambda span: span.start)
     for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
         first = before.end if before else 0
@@ -126,8 +136,7 @@ def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
         prefixes = _prefixes(
             scheme, span.end - span.start, follows=_touch(before, span), is_followed=_touch(span, after)
         )
-        labels[span.start : span.end] = [_label(prefix, span.label) for prefix in prefixes]
-    return labels
+        yield span, [_label(prefix, span.label) for prefix in prefixes]
 
 
 def _touch(left: Span | None, right: Span | None) -> bool:
@@ -151,18 +160,28 @@ def _label(prefix: str, name: str) -> str:
 
 def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """The labels of a sentence with these spans, which may overlap. Raises ValueError for a class whose name has a sign
-    of such labels.
+    of such labels, and for a word with more than `MOST_BESIDE` spans.
     """
     layers: dict[str, list[Span]] = {}
+    ends: list[int] = []
     for span in sorted({*spans}, key=_outer_first):
+        while ends and ends[0] <= span.start:
+            heappop(ends)
+        heappush(ends, span.end)
+        if len(ends) > MOST_BESIDE:
+            raise ValueError(f"a word has more than {MOST_BESIDE} spans")
         name = span.label
         if BESIDE in name or name.endswith(DEEPER):
             raise ValueError(f'the class "{name}" cannot be written where spans overlap: it has "|", or "+" at its end')
         while name in layers and layers[name][-1].end > span.start:
             name += DEEPER
         layers.setdefault(name, []).append(span._replace(label=name))
-    columns = [encode(layers[name], length, scheme) for name in sorted(layers)] or [[OUTSIDE] * length]
-    return [joined_tags([tag for tag in tags if tag != OUTSIDE]) for tags in zip(*columns, strict=True)]
+    of_words: list[list[str]] = [[] for _ in range(length)]
+    for name in sorted(layers):
+        for span, tags in _encoded(layers[name], length, scheme):
+            for word, tag in zip(of_words[span.start : span.end], tags, strict=True):
+                word.append(tag)
+    return list(map(joined_tags, of_words))
 
 
 def joined_tags(tags: Sequence[str]) -> str:
@@ -176,19 +195,44 @@ def tags_of(label: str) -> dict[str, str]:
     return {name: tag for (kind, name), tag in kinds if kind != OUTSIDE}
 
 
-def layers(labels: Sequence[str]) -> dict[str, list[str]]:
-    """The tags of a sentence for each class, and for each further layer of a class."""
-    found: dict[str, list[str]] = {}
+class Layer(NamedTuple):
+    """The tags of a class in a sentence, or of a further layer of it, and their places. A gap between tags, before or
+    behind them has one `O`, at its first place: a sentence may have many layers with few tags.
+    """
+
+    places: list[int]
+    tags: list[str]
+
+    def spans(self) -> list[Span]:
+        """The spans of the tags, in the places of the sentence."""
+        return [Span(name, self.places[start], self.places[end - 1] + 1) for name, start, end in spans(self.tags)]
+
+    def close_gap(self, place: int) -> None:
+        """Notes a gap that ends at a place, if there is one."""
+        begin = self.places[-1] + 1 if self.places else 0
+        if begin < place:
+            self.places.append(begin)
+            self.tags.append(OUTSIDE)
+
+
+def layers(labels: Sequence[str]) -> dict[str, Layer]:
+    """The layers of a sentence, by the class with its signs."""
+    found: dict[str, Layer] = {}
     for place, label in enumerate(labels):
         for name, tag in tags_of(label).items():
-            found.setdefault(name, [OUTSIDE] * len(labels))[place] = tag
+            layer = found.setdefault(name, Layer([], []))
+            layer.close_gap(place)
+            layer.places.append(place)
+            layer.tags.append(tag)
+    for layer in found.values():
+        layer.close_gap(len(labels))
     return found
 
 
 def overlapping_spans(labels: Sequence[str]) -> list[Span]:
     """The spans of labels with several tags each, the outer ones first."""
-    found = {span._replace(label=span.label.rstrip(DEEPER)) for tags in layers(labels).values() for span in spans(tags)}
-    return sorted(found, key=_outer_first)
+    found = (span for layer in layers(labels).values() for span in layer.spans())
+    return sorted({span._replace(label=span.label.rstrip(DEEPER)) for span in found}, key=_outer_first)
 
 
 def _outer_first(span: Span) -> tuple[int, int, str]:

@@ -145,7 +145,8 @@ class ReadSentences:
                 group = self.format.group(sentence, self.group) if self.group else ""
                 found.append(sentence, labels, goes_on=place > 0, group=group)
                 for name, detector in detectors.items():
-                    for tags in layers(labels[name]).values() if self.format.nested else [labels[name]]:
+                    said = labels[name]
+                    for tags in [layer.tags for layer in layers(said).values()] if self.format.nested else [said]:
                         detector.feed(tags, sentence.line)
         return found, detectors
 
@@ -268,7 +269,8 @@ class SentenceData(WordsData[Sentences]):
         deeper = {key for _, key, *_ in parts if len(key) - len(key.rstrip(DEEPER)) >= most}
         kept = [part for part in parts if part[1] not in deeper]
         split.facts["learned"][""] = kept
-        found = sum(len(spans(layers(labels).get(key, ()))) for key in deeper for labels in split.train.labels)
+        of_sentences = map(layers, split.train.labels) if deeper else ()
+        found = sum(len(of[key].spans()) for of in of_sentences for key in deeper & of.keys())
         what = f"of the training data are not learned: data.nested={most} layers of a class"
         return [f"{found:,} spans {what}"] if found else []
 

@@ -23,7 +23,7 @@ from ensue.models.tagger import Tagger
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 from ensue.tasks.labeling.view import TaggerView, TagPath, TagsView, view_tagger
 from ensue.text.labels import Labels
-from ensue.text.schemes import layers, spans
+from ensue.text.schemes import OUTSIDE, layers, spans, tags_of
 
 MOST_WORDS = 60
 """The most words that are drawn."""
@@ -214,8 +214,9 @@ def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
     """
     console = Console(highlight=False)
     room = width or console.width
-    rows = list(layers(tagged.labels).values()) if tagged.overlap else []
-    rows = rows or [tagged.labels]
+    rows = [tagged.labels]
+    if tagged.overlap and (names := layers(tagged.labels)):
+        rows = [[tags_of(label).get(name, OUTSIDE) for label in tagged.labels] for name in names]
     lines: list[str] = []
     shown, used = [Text() for _ in range(1 + len(rows))], 0
     for word, *labels in zip(tagged, *rows, strict=True):
