@@ -57,6 +57,16 @@ def test_places_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     assert VectorIndex(path).find(["the"])[1].tolist() == [[4.0, 4.0]]
 
 
+@pytest.mark.parametrize("left", [0, 20, 130])
+def test_places_that_were_cut_off_are_found_anew(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "glove.txt"
+    path.write_bytes(text(ROWS))
+    for _ in range(2):
+        assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
+        kept = max(cache_directory().glob("*.places"), key=lambda file: file.stat().st_mtime_ns)
+        kept.write_bytes(kept.read_bytes()[:left])
+
+
 def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "glove.txt.gz"
     path.write_bytes(gzip.compress(text(ROWS)))

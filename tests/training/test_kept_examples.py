@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from ensue.cache_folders import cache_directory
 from ensue.data import compact_texts, kept_columns, sources
 from ensue.data.buckets import Buckets
 from ensue.data.documents import Document
-from ensue.data.kept_columns import Kept, in_cache
+from ensue.data.kept_columns import Kept, in_cache, kept_array
 from ensue.data.parallel import working
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
@@ -173,6 +174,29 @@ def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypa
     kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
     in_cache("key", lambda: made)
     assert kept_file().read_bytes() == content
+
+
+def test_a_damaged_head_takes_no_memory() -> None:
+    """It says that the JSON has four gigabytes."""
+    made = Kept({}, {"a": 1})
+    in_cache("key", lambda: made)
+    content = kept_file().read_bytes()
+    kept_file().write_bytes(content[:12] + b"\xff" * 4 + content[16:])
+    tracemalloc.start()
+    assert in_cache("key", lambda: made).facts == {"a": 1}
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 20
+    assert kept_file().read_bytes() == content
+
+
+@pytest.mark.parametrize("left", [0, 20, 130])
+def test_an_array_that_was_cut_off_is_made_anew(left: int) -> None:
+    made = np.arange(6.0)
+    for _ in range(2):
+        assert kept_array("key", ".ngrams", lambda: made).tolist() == made.tolist()
+        (file,) = cache_directory().glob("*.ngrams")
+        file.write_bytes(file.read_bytes()[:left])
 
 
 @pytest.mark.usefixtures("all_kept")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 import sys
 import zlib
@@ -77,7 +78,7 @@ def in_cache(key: Any, read: Callable[[], Kept]) -> Kept:
 def kept_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
     """The numbers that `make` makes, from the cache if it has them. `key` is as of `kept`."""
     name = _name(key) + suffix
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, EOFError):
         used(cache_directory() / name)
         found: NDArray[Any] = np.load(cache_directory() / name, allow_pickle=False)
         return found
@@ -133,8 +134,10 @@ def _opened(path: Path, key: str) -> Kept | None:
     try:
         with path.open("rb") as file:
             magic, crc, length, size = _HEAD.unpack(file.read(_HEAD.size))
+            if magic != _MAGIC or size != os.fstat(file.fileno()).st_size or length > size:
+                return None
             content = file.read(length)
-            if magic != _MAGIC or crc != zlib.crc32(content) or file.seek(0, 2) != size:
+            if crc != zlib.crc32(content):
                 return None
             mapped = MappedFile(file, path)
         used(path)

@@ -51,7 +51,16 @@ class VectorIndex:
     @cached_property
     def _places(self) -> NDArray[np.uint64]:
         """The hashes of all words, ascending, and where their rows begin (2, N)."""
+        try:
+            return self._opened()
+        except (ValueError, EOFError):  # damaged
+            (cache_directory() / f"{self._name}.places").unlink(missing_ok=True)
+            return self._opened()
+
+    def _opened(self) -> NDArray[np.uint64]:
         places: NDArray[np.uint64] = np.load(self._kept(".places", self._write_places), mmap_mode="r")
+        if places.dtype != np.uint64 or places.ndim != 2 or len(places) != 2:
+            raise ValueError
         return places
 
     def find(self, words: Collection[str]) -> tuple[list[str], NDArray[np.float32]]:
