@@ -159,3 +159,9 @@ def test_searches_find_what_a_matrix_of_all_cosines_has(kind: Any, monkeypatch: 
     assert {(a, b) for a, b, _ in near_duplicates(vectors, 0.6)} == every
     same = {(0, 5), (0, 11), (0, 20), (5, 11), (5, 20), (11, 20)}
     assert {(a, b) for a, b, _ in near_duplicates(vectors, 1.0)} == same
+    vectors[18, 2] = np.nan
+    for search in (lambda: highest_cosines(vectors, queries, 1), lambda: list(near_duplicates(vectors, 0.5))):
+        with pytest.raises(EnsueError, match="vector 19 is not finite"):
+            search()
+    with pytest.raises(EnsueError, match="vector 1 is not finite"):
+        highest_cosines(queries, vectors[18:19].astype(np.float32), 1)

@@ -84,14 +84,13 @@ Stored = NDArray[np.float32] | NDArray[np.float16]
 def highest_cosines(vectors: Stored, queries: Vectors, count: int) -> tuple[Vectors, NDArray[np.int64]]:
     """The highest cosines of each of Q queries with the vectors, (Q, K), falling, and the rows of these.
 
-    Every vector is compared; the first of equal ones comes first.
+    Every vector is compared; the first of equal ones comes first. Raises EnsueError for one that is not finite.
     """
-    units = unit_vectors(queries)
+    asked, lengths = _block(queries, 0, len(queries))
+    units: Vectors = asked / lengths[:, None]
     best, rows = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
     for start in range(0, len(vectors), SEARCHED):
-        block = np.asarray(vectors[start : start + SEARCHED], np.float32)
-        norms = np.sqrt(np.einsum("nd,nd->n", block, block))
-        norms[norms == 0] = np.inf
+        block, norms = _block(vectors, start, SEARCHED)
         found: Vectors = (units @ block.T) / norms
         own = np.broadcast_to(np.arange(start, start + len(block)), found.shape)
         if found.shape[1] > count:
@@ -103,6 +102,18 @@ def highest_cosines(vectors: Stored, queries: Vectors, count: int) -> tuple[Vect
     return best, rows
 
 
+def _block(vectors: Stored, start: int, size: int) -> tuple[Vectors, Vectors]:
+    """Some of the vectors, and their lengths; infinity for zeros. Raises EnsueError for one that is not finite."""
+    block = np.asarray(vectors[start : start + size], np.float32)
+    norms: Vectors = np.sqrt(np.einsum("nd,nd->n", block, block))
+    if not np.isfinite(norms).all():
+        raise EnsueError(
+            f"vector {start + int(np.isfinite(norms).argmin()) + 1:,} is not finite, or longer than 32 bits hold"
+        )
+    norms[norms == 0] = np.inf
+    return block, norms
+
+
 def _highest(found: Vectors, count: int) -> NDArray[np.int64]:
     """The places of the highest values of each row; of equal ones at the edge the first."""
     edge = -np.partition(-found, count - 1, axis=1)[:, count - 1 : count]
@@ -112,10 +123,13 @@ def _highest(found: Vectors, count: int) -> NDArray[np.int64]:
 
 
 def near_duplicates(vectors: Stored, threshold: float) -> Iterator[tuple[int, int, float]]:
-    """The pairs of rows whose cosine is `threshold` at least, up to rounding, each once, with it. All are compared."""
+    """The pairs of rows whose cosine is `threshold` at least, up to rounding, each once, with it. All are compared.
+    Raises EnsueError for a vector that is not finite.
+    """
 
     def block(start: int) -> Vectors:
-        return unit_vectors(np.asarray(vectors[start : start + COMPARED], np.float32))
+        found, norms = _block(vectors, start, COMPARED)
+        return found / norms[:, None]
 
     for start in range(0, len(vectors), COMPARED):
         own = block(start)
