@@ -137,6 +137,10 @@ def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
     path.write_text("a\tb\tc\nd\t\tf\n")
     with pytest.raises(EnsueError, match=r"triples.tsv:2: an empty text; expected one in each of column 2, column 3"):
         run_tiny(recipe_for(path, data={"targets": ["2", "3"]}), tmp_path / "run")
+    path = tmp_path / "lists.jsonl"
+    path.write_text('{"a": "x", "b": ["y", "z"]}\n{"a": "x", "b": [" ", "not alike"]}\n')
+    with pytest.raises(EnsueError, match=r'lists.jsonl:2: an empty text; expected one in each of "b"'):
+        run_tiny(recipe_for(path, data={"sources": ["a"], "targets": ["b"]}), tmp_path / "run")
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])

@@ -93,7 +93,11 @@ class PairSource:
         for lines in self.files:
             layout = self._layouts.get(lines.name, self.layout)
             pairs = FORMATS[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
-            yield from map(checked_pair, pairs) if self.choice.is_labeled else pairs
+            yield from map(self.checked, pairs) if self.choice.is_labeled else pairs
+
+    def checked(self, pair: Pair) -> Pair:
+        """A pair with targets, as it is given out. Raises DataError for one with an empty side."""
+        return checked_pair(pair)
 
     def _open_both(self) -> tuple[Lines, Lines]:
         source, target = self.files

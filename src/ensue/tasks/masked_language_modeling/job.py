@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ensue.data.corpus.cache import TextToIds
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.judgments import read_judged_texts
-from ensue.data.pairs import Pair, PairLayout, Pairs, PairSource
+from ensue.data.pairs import Pair, Pairs, PairSource
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.language import MaskedScores
 from ensue.metrics.words import TextSimilarityScores
@@ -130,11 +130,11 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         if not data.train:
             raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
         tokenizer = self.given_tokenizer(run)
-        source = PairSource(
+        source = AlikeSource(
             data.train, sources=data.sources, targets=data.targets, group=data.group, encoding=data.encoding
         )
         self.layout, self.fingerprint = source.layout, source.fingerprint()
-        every = Pairs(complete(pair, self.layout) for pair in source)
+        every = Pairs(source)
         if not every:
             raise DataError("no pair in it", data.train)
         judged = data.valid
@@ -197,10 +197,13 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         return [*lines, *([f"- test: `{data.test}`"] if data.test else [])]
 
 
-def complete(pair: Pair, layout: PairLayout) -> Pair:
-    """The pair. Raises DataError if one of the columns of its file is empty."""
-    if len(pair.targets) < len(layout.targets):
-        raise DataError(
-            f"an empty text; expected one in each of {', '.join(map(str, layout.targets))}", pair.path, pair.line
-        )
-    return pair
+class AlikeSource(PairSource):
+    """Texts that are alike, the first of the targets, and texts that are not, the others: each has its place."""
+
+    def checked(self, pair: Pair) -> Pair:
+        """Raises DataError if one of the targets is empty."""
+        found = super().checked(pair)
+        if len(found.targets) < max(len(pair.targets), len(self.layout.targets)):
+            columns = ", ".join(map(str, self.layout.targets))
+            raise DataError(f"an empty text; expected one in each of {columns}", pair.path, pair.line)
+        return found
