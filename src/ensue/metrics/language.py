@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from ensue.metrics.scores import SummedScores, finite, mean, perplexity
+from ensue.metrics.scores import SummedScores, mean, perplexity
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class MaskedScores(SummedScores):
     `pairs_right`. Scores of parts can be added.
     """
 
+    in_json = ("masked_nats", "perplexity", "accuracy", "next_sentence_accuracy", "masked", "tokens", "unknown")
     total_nats: float = 0.0
     masked: int = 0
     right: int = 0
@@ -75,20 +77,17 @@ class MaskedScores(SummedScores):
         """The share of hidden tokens that were the most probable ones."""
         return mean(self.right, self.masked)
 
-    def as_json(self) -> dict[str, float | int | None]:
-        pairs = {"next_sentence_accuracy": self.pairs_right / self.pairs} if self.pairs else {}
-        return {
-            "masked_nats": finite(self.masked_nats),
-            "perplexity": finite(self.perplexity),
-            "accuracy": finite(self.accuracy),
-            **pairs,
-            "masked": self.masked,
-            "tokens": self.tokens,
-            "unknown": self.unknown,
-        }
+    @property
+    def next_sentence_accuracy(self) -> float:
+        """The share of pairs of segments of which the model was right."""
+        return mean(self.pairs_right, self.pairs)
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`; without pairs none for them."""
+        return {key: x for key, x in super().as_json().items() if self.pairs or key != "next_sentence_accuracy"}
 
     def summary(self) -> str:
-        pairs = f", next sentence {self.pairs_right / self.pairs:.1%}" if self.pairs else ""
+        pairs = f", next sentence {self.next_sentence_accuracy:.1%}" if self.pairs else ""
         return (
             f"{self.masked_nats:.4f} nats per masked token, perplexity {self.perplexity:,.2f}, "
             f"accuracy {self.accuracy:.1%}{pairs}"
