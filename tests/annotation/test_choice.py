@@ -11,7 +11,7 @@ from ensue.annotation.tools import FORMATS
 from ensue.data.compact_texts import Ragged
 from ensue.data.documents import Choice, DocumentSource
 from ensue.data.sentences.source import SentenceSource
-from ensue.errors import DataError
+from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.tasks.words.choice import Candidate, drawn, text_vectors
 from kept_runs.make import unpacked
@@ -107,3 +107,6 @@ def test_a_run_chooses(tmp_path: Path, run: str) -> None:
     assert again[0] == again[1]
     with pytest.raises(DataError, match="no text is left to choose"):
         pipeline.choose(known, 2, without=[known])
+    for count, seed in ((0, 0), (-2, 0), (2, -1)):
+        with pytest.raises(EnsueError, match="expected a whole number from"):
+            pipeline.choose(pool, count, seed=seed)

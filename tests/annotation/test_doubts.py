@@ -12,7 +12,7 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.recipe import read_recipe, with_paths
-from ensue.tasks.contract.examples import edit_between
+from ensue.tasks.contract.examples import Doubt, edit_between
 from ensue.tasks.labeling.examples import TaggedExamples
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from inspection.browser import browsing
@@ -134,6 +134,17 @@ def test_what_cannot_be_doubted(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("label\ttext\np\ta\np\ta\nn\tb\n")
     with pytest.raises(DataError, match="2 different examples for 4 folds"):
         doubt(tmp_path / "a.tsv")
+    with pytest.raises(EnsueError, match="folds is 1; expected a whole number from 2"):
+        doubt(tmp_path / "a.tsv", folds=1)
+
+
+def test_a_page_shows_what_is_near_in_a_long_sentence() -> None:
+    """A page of a thousand doubts in one sentence would have it a thousand times."""
+    text, edit = "left " * 20_000 + "Anna" + " right" * 20_000, edit_between("O", "B-PER")
+    found = Doubt("a.txt", 1, text, 100_000, 100_004, ("O",), ("B-PER",), 0.1, edit)
+    page = Doubts("a.txt", "words", 1, [found], ["", ""], [0], ["O"]).page()
+    assert "left <mark>Anna</mark> right" in page
+    assert page.count("left ") < 200 > page.count(" right")
 
 
 @pytest.mark.slow

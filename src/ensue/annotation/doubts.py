@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.arguments import check_whole
 from ensue.data.detection.kind import take
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.page import Part, Section, content, page
@@ -104,6 +105,8 @@ def doubt(
     `recipe` is that of the models; without one it follows from the data. Raises EnsueError for data without labels, for
     a recipe whose labels cannot be doubted, and for fewer examples than folds.
     """
+    check_whole("folds", folds, 2, 1000)
+    check_whole("seed", seed, 0, 2**32 - 1)
     reporter = reporter or Reporter()
     chosen = _recipe(str(location), recipe, settings)
     entry = task_entry(chosen.task)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_type
+from ensue.arguments import check_type, check_whole
 from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
@@ -135,6 +135,8 @@ class WordPipeline(Predictor):
 
         The texts in the files `without` are left out. Raises DataError if no text is left.
         """
+        check_whole("count", count, 1, 1_000_000)
+        check_whole("seed", seed, 0, 2**32 - 1)
         known = {each.texts for path in without for each in self.candidates(path, encoding=encoding)}
         found = {each.texts: each for each in self.candidates(location, format=format, encoding=encoding)}
         left = [each for texts, each in found.items() if texts not in known and any(text.strip() for text in texts)]
