@@ -66,11 +66,17 @@ class TagHead(nn.Module, ABC):
         frequencies = torch.from_numpy(counts + 1.0)
         self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
 
-    @abstractmethod
     def total_nats(
-        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"] | None
     ) -> Tensor:
         """The loss in nats, summed over all real positions: a scalar."""
+        return self.nats(self.emissions(h), tags, mask)
+
+    @abstractmethod
+    def nats(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    ) -> Tensor:
+        """`total_nats` of these emissions."""
 
     def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
         """The scores of tags from which the best path follows: log-probabilities, if a tag is trained by itself."""
@@ -128,13 +134,13 @@ class SoftmaxTagHead(TagHead):
         super().__init__(d_in, num_tags)
         self.label_smoothing = label_smoothing
 
-    def total_nats(
-        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    def nats(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
     ) -> Tensor:
-        logits = self.emissions(h).flatten(0, 1)
         return F.cross_entropy(
-            logits, tags.flatten(), ignore_index=PADDING, reduction="sum", label_smoothing=self.label_smoothing
-        )
+            emissions.flatten(0, 1), tags.flatten(), ignore_index=PADDING, reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )  # fmt: skip
 
 
 class ViterbiTagHead(SoftmaxTagHead):
@@ -192,10 +198,10 @@ class CRFTagHead(TagHead):
         super().__init__(d_in, num_tags)
         self.crf = LinearChainCRF(num_tags, legal=legal)
 
-    def total_nats(
-        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    def nats(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
     ) -> Tensor:
-        return self.crf.nats(self.emissions(h), tags.clamp(min=0), mask).sum()
+        return self.crf.nats(emissions, tags.clamp(min=0), mask).sum()
 
     def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
         return emissions
@@ -221,13 +227,16 @@ class TagHeads(TagHead):
         return list(self.heads)  # type: ignore[arg-type]
 
     def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
-        return torch.cat([head.emissions(h) for head in self.parts], dim=-1)
+        weight = torch.cat([head.projection.weight for head in self.parts])
+        bias = torch.cat([head.projection.bias for head in self.parts])
+        found = self._split(F.linear(h, weight, bias).float())  # one product, many of which would wait for each other
+        return torch.cat([head.emission(own) for head, own in found], dim=-1)
 
-    def total_nats(
-        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"] | None
+    def nats(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"] | None
     ) -> Tensor:
-        nats = [head.total_nats(h, tags[..., place], mask) for place, head in enumerate(self.parts)]
-        return torch.stack(nats).sum()
+        found = zip(self._split(emissions), tags.unbind(-1), strict=True)
+        return torch.stack([head.nats(own, of_head, mask) for (head, own), of_head in found]).sum()
 
     def _split(self, emissions: Tensor) -> Iterator[tuple[TagHead, Tensor]]:
         start = 0
