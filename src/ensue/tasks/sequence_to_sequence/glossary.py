@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -209,9 +210,8 @@ class Demands:
 
 def text_ends(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[int]:
     """The place in the text of `ids` where the text of each of them ends."""
-    text = decode(ids)
     ends = [len(decode(ids[: count + 1])) for count in range(len(ids))]
-    return [min([len(text), *ends[place:]]) for place in range(len(ids))]
+    return [*accumulate(reversed(ends), min)][::-1]
 
 
 def _joins(text: str, place: int) -> bool:
