@@ -214,8 +214,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
             list(map(self.contextual.computed, texts)),
             None if self.subwords is None else self.subwords.texts(*texts),
         )
-        known = np.cumsum([0, *(forms.keys.cpu().numpy()[numbers.values] >= 0)])[numbers.starts]
-        num_known = np.diff(known).reshape(len(texts), -1).sum(0)
+        known = np.concatenate(([False], forms.keys.cpu().numpy()[numbers.values] >= 0)).cumsum()[numbers.starts]
+        num_known = (known[1:] - known[:-1]).reshape(len(texts), -1).sum(0)
         for (document, _), shares, count in zip(window, probabilities, num_known, strict=True):
             yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares, bool(count))
 
