@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ensue.stored import FORMAT_VERSION, Stored, arguments
 from ensue.text.edit_scripts import applied, edit_script
 from ensue.text.labels import Labels
-from ensue.text.schemes import DEEPER, OUTSIDE, Scheme, Span, joined_tags, overlapping_spans, tags_of
+from ensue.text.schemes import OUTSIDE, Scheme, Span, joined_tags, overlapping_spans, tags_of
 
 Row = tuple[str, ...]
 """The values of a word, one for each column."""
@@ -130,10 +130,6 @@ class NestedLabels(Stored):
     def spans(self, labels: Sequence[str]) -> list[Span]:
         """The spans that the labels of a sentence write, the outer ones first."""
         return overlapping_spans(labels)
-
-    def layers_of(self, name: str) -> list[tuple[int, Learned]]:
-        """The parts that learn spans of a class, with their numbers."""
-        return [(place, part) for place, part in enumerate(self.learned) if part.key.rstrip(DEEPER) == name]
 
     def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[list[int]]:
         """The ids of the tags of each word, one for each part."""

@@ -89,6 +89,7 @@ class Posterior(NamedTuple):
         sums[begins] = self._passed(self.marginals[starts[begins] - 1], starts[begins], ~goes_on)
         sums *= within
         for length in range(1, int((ends - starts).max(initial=0))):
+            check_interrupted()
             rows = starts + length < ends
             sums[rows] = self._passed(sums[rows], starts[rows] + length, goes_on)
         sums[stops] = self._passed(sums[stops], ends[stops], ~goes_on)

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ensue.inspection.colors import color_of
 from ensue.nn.heads.single_chain import Posterior
 from ensue.text.label_columns import NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
-from ensue.text.schemes import overlapping_spans, spans
+from ensue.text.schemes import DEEPER, overlapping_spans, spans
 
 MOST_PATHS = 100
 """The most paths that are asked for at once."""
@@ -49,14 +51,13 @@ def _nested_spans(labels: NestedLabels, said: Sequence[str], posterior: Posterio
     """The probability of each span: that at least one layer of its class has it. Layers are independent of each
     other.
     """
-    shares = []
-    for span in labels.spans(said):
-        missed = 1.0
-        for place, part in labels.layers_of(span.label):
-            asked = part.labels.tags_of_spans([span._replace(label=part.key)])
-            missed *= 1.0 - float(posterior.parts[place].spans(*asked)[0])
-        shares.append(1.0 - missed)
-    return shares
+    found = labels.spans(said)
+    missed = np.ones(len(found))
+    for part, own in zip(labels.learned, posterior.parts, strict=True):
+        rows = [row for row, span in enumerate(found) if span.label == part.key.rstrip(DEEPER)]
+        asked = part.labels.tags_of_spans([found[row]._replace(label=part.key) for row in rows])
+        missed[rows] *= 1.0 - own.spans(*asked)
+    return (1.0 - missed).tolist()  # type: ignore[no-any-return]
 
 
 class LabeledWord(NamedTuple):
