@@ -1,6 +1,7 @@
 """Classifiers and taggers as estimators of scikit-learn."""
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,21 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import ensue
 from ensue.sklearn import Tagger, TextClassifier
+from training.tiny_texts import without_pictures
 
 TEXTS = [f"a {word} film number {number}" for number in range(20) for word in ("good", "bad")]
 MARKS = [1, 0] * 20
 SENTENCES, TAGS = [["a", "dog"], ["the", "cat"]] * 10, [["D", "N"]] * 20
 STEPS = {"train.steps": 20}
+TAGGER = STEPS | {"encoder.d_model": 40}
 SMALL = STEPS | {"head.ngram_buckets": 1000}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,7 @@ def test_a_clone_knows_its_parameters_alone(classifier: TextClassifier) -> None:
 
 
 def test_a_tagger_labels_words(tmp_path: Path) -> None:
-    tagger = Tagger(settings=STEPS, out=tmp_path / "run").fit(SENTENCES, TAGS)
+    tagger = Tagger(settings=TAGGER, out=tmp_path / "run").fit(SENTENCES, TAGS)
     assert tagger.predict([["a", "cat"], []]) == [["D", "N"], []]
     assert tagger.score(SENTENCES, TAGS) == 1
     shares, empty = tagger.predict_proba([["a", "cat"], []])
@@ -80,7 +90,8 @@ def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
     assert classifier.fit(TEXTS[:10], [*range(10)]).run_ != first
     assert not first.exists()
     words = [[f"word{number}"] for number in range(10)]
-    tagger = Tagger("tag-lstm", settings=settings).fit(words, [[f"t{number}"] for number in range(10)])
+    tags = [[f"t{number}"] for number in range(10)]
+    tagger = Tagger("tag-lstm", settings=settings | {"encoder.d_model": 40}).fit(words, tags)
     missing = [name not in tagger.model_.labels.names for name in tagger.classes_]
     (shares,) = tagger.predict_proba([["word1"]])
     assert any(missing)

@@ -90,6 +90,7 @@ def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow
 def test_a_picture_needs_no_backend(tmp_path: Path) -> None:
     """As in Jupyter's environment, whose backend is a package that may not be there."""
     script = """if True:

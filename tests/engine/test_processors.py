@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ensue.processor import features
-from training.tiny import needs_bfloat16, some_slow, words
+from training.tiny import needs_bfloat16, words
 
 TESTS = Path(__file__).resolve().parents[1]
 AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -90,7 +90,8 @@ def test_with_another_compiler(name: str) -> None:
     pass_their_tests(**COMPILERS[name])
 
 
-@pytest.mark.parametrize("name", some_slow(["x86-64", "x86-64-v3"], "x86-64-v3"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["x86-64", "x86-64-v3"])
 def test_recurrent_layers_in_half_precision(name: str) -> None:
     """Where the processor has no products in it, and the layers no compiled code."""
     ended = run("-c", IN_HALF_PRECISION, **seeing(name), **NO_COMPILER)

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.tasks.sequence_to_sequence.markup import MARKUP, by_position, cut, linked, units_of
@@ -31,7 +31,6 @@ def is_nested(pieces: list[str]) -> bool:
     return not waiting
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     source=st.lists(st.sampled_from([*PIECES, *WORDS, " ", " "]), max_size=25).map("".join),
     output=st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join),
@@ -51,7 +50,6 @@ def test_every_piece_comes_out_once(source: str, output: str, data: st.DataObjec
         assert found == source
 
 
-@settings(max_examples=100, deadline=None)
 @given(source=st.lists(st.sampled_from([*PIECES, *WORDS, " "]), max_size=25).map("".join))
 def test_the_plain_text_is_the_text_without_markup(source: str) -> None:
     marked = cut(source)

@@ -54,7 +54,13 @@ def tagged() -> str:
 
 SMALL = {"encoder.d_model": 8, "features.affixes": 0, "features.min_count": 1}
 CASES = {
-    "documents": Case("classify-bag", "a.tsv", documents(), "ensue.tasks.classification.texts.TextReader.read", {}),
+    "documents": Case(
+        "classify-bag",
+        "a.tsv",
+        documents(),
+        "ensue.tasks.classification.texts.TextReader.read",
+        {"head.ngram_buckets": 1000},
+    ),
     "sentences": Case(
         "tag-lstm",
         "a.txt",

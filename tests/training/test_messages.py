@@ -73,7 +73,10 @@ READS_PICKLES = {
 
 
 def pickles_in(source: str) -> list[str]:
-    """The names by which a module pickles, or reads pickles."""
+    """The names by which a module pickles, or reads pickles. Only modules that have their letters are parsed."""
+    letters = [name.rpartition(".")[2] for name in (*RUNS_CODE, *READS_PICKLES, "allow_pickle")]
+    if not any(each in source for each in letters):
+        return []
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
