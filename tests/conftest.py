@@ -35,7 +35,7 @@ def check_signatures() -> None:
     """
     import jaxtyping  # noqa: PLC0415
 
-    from signatures import checked  # noqa: PLC0415 (imports torch)
+    from signatures import checked  # noqa: PLC0415
 
     files = {path.relative_to(REPOSITORY / "src") for path in (REPOSITORY / "src" / "ensue" / "nn").rglob("[a-z]*.py")}
     layers = sorted({".".join(path.with_suffix("").parts) for path in files} - {"ensue.nn.border", "ensue.nn.taps"})
