@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 76_000,
-    "files of `src`": 571,
+    "Python lines of `src`": 76_462,
+    "files of `src`": 574,
     "files of `tasks`": 152,
     "files loose in `tasks`": 2,
     "import circles": 0,

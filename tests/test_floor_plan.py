@@ -11,6 +11,7 @@ FLOORS = [
     [
         "arguments",
         "guests",
+        "hub",
         "types",
         "errors",
         "version",

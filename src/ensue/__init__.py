@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from ensue.comparison import compare
     from ensue.exchange.exporting import export_run
     from ensue.exchange.importing import import_run
+    from ensue.exchange.pushing import push
     from ensue.library import load, train
 
-__all__ = ["__version__", "compare", "export_run", "import_run", "load", "nn", "train"]
+__all__ = ["__version__", "compare", "export_run", "import_run", "load", "nn", "push", "train"]
 
 MODULES = {
     "compare": "ensue.comparison",
@@ -29,6 +30,7 @@ MODULES = {
     "train": "ensue.library",
     "import_run": "ensue.exchange.importing",
     "export_run": "ensue.exchange.exporting",
+    "push": "ensue.exchange.pushing",
 }
 """For each function of the package, its module."""
 

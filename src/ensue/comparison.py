@@ -193,7 +193,7 @@ def _read(
         scores = _numbers(pipeline.evaluate(data, **options).as_json())
     else:
         scores = items.whole()
-        notes += [f"{directory.path}: {remark}" for remark in items.remarks]
+        notes += [f"{directory.given}: {remark}" for remark in items.remarks]
     return _facts(directory, pipeline, scores, time.perf_counter() - began), items
 
 
@@ -202,7 +202,7 @@ def _facts(
 ) -> ComparedRun:
     records = MetricsLog(directory.metrics).records()
     return ComparedRun(
-        run=str(directory.path),
+        run=directory.given,
         model=directory.recipe.describe(),
         parameters=pipeline.num_parameters,
         bytes=directory.weights_entry.bytes,

@@ -14,7 +14,7 @@ from cli.conftest import Ensue
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The keys with which servers have begun."""
     keys: list[Any] = []
-    monkeypatch.setattr("ensue.runs.schema.check_is_run", lambda run: None)
+    monkeypatch.setattr("ensue.runs.hub.found_run", lambda run: run)
     monkeypatch.setattr("ensue.serving.processes.listening", lambda *_: SimpleNamespace(getsockname=lambda: ("", 80)))
     monkeypatch.setattr("ensue.serving.server.serve", lambda *_, key, **__: keys.append(key))
     monkeypatch.delenv("ENSUE_KEY", raising=False)

@@ -62,7 +62,7 @@ def test_two_models_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "check_is_run", lambda path: None)
+    monkeypatch.setattr(inspection, "found_run", lambda path: path)
     monkeypatch.setattr(inspection, "RunDirectory", lambda path: SimpleNamespace(entry=task_entry(path.name)))
     check_same_task(Path("labeling"), Path("labeling"))
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,30 @@ def import_(
     say(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.what}")
 
 
+def push(
+    run: RunArgument,
+    name: Annotated[str, typer.Argument(help="The repository of the hub, OWNER/NAME.", show_default=False)],
+    license: Annotated[
+        str, typer.Option(help="Its license, such as mit or cc-by-4.0; default: that of the card.", show_default=False)
+    ] = "",
+    language: Annotated[str, typer.Option(help="Its language, such as en.", show_default=False)] = "",
+    private: Annotated[bool, typer.Option("--private", help="Only you may see a new repository.")] = False,
+) -> None:
+    """Upload a model, with its card, to the hub of Hugging Face."""
+    from ensue.runs.hub import found_run
+
+    run = found_run(run)  # before torch is imported, which takes seconds
+    with importing_torch():
+        from ensue.exchange.pushing import license_of
+        from ensue.exchange.pushing import push as pushed
+        from ensue.runs.directory import RunDirectory
+
+    if not license and sys.stdin.isatty() and not license_of(run):
+        license = typer.prompt("The license of this model, such as mit or cc-by-4.0", err=True)
+    location = pushed(run, name, license=license, language=language, private=private)
+    say(f"uploaded {location}; try\n  HF_HUB_OFFLINE=0 ensue {next(iter(RunDirectory(run).entry.commands))} {location}")
+
+
 def export(
     run: RunArgument,
     format: Annotated[
@@ -45,9 +70,9 @@ def export(
     threads: OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
-    from ensue.runs.schema import check_is_run
+    from ensue.runs.hub import found_run
 
-    check_is_run(run)  # before torch is imported, which takes seconds
+    run = found_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
         from ensue.exchange.exporting import FORMATS, export_run
         from ensue.runs.directory import RunDirectory

@@ -54,7 +54,7 @@ def search(
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of one task.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories of one task, or hf:NAME.", show_default=False)],
     test: Annotated[
         str, typer.Option(help="Data that all runs are scored on; default: those that their recipes have in common.")
     ] = "",
@@ -67,10 +67,10 @@ def compare(
     threads: OneThreadOption = None,
 ) -> None:
     """Put runs of one task side by side."""
-    from ensue.runs.schema import check_is_run
+    from ensue.runs.hub import found_run
 
     for run in runs:
-        check_is_run(run)
+        found_run(run)
     with importing_torch():
         import torch
 

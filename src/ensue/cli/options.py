@@ -18,7 +18,7 @@ from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+RunArgument = Annotated[Path, typer.Argument(help="A run directory, or hf:NAME of the hub.", show_default=False)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
     int | None,
@@ -94,16 +94,16 @@ def load_for(
 
     Raises EnsueError unless its task has this command and the given options.
     """
-    from ensue.runs.schema import check_is_run
+    from ensue.runs.hub import found_run
 
-    check_is_run(run)  # before torch is imported, which takes seconds
+    path = found_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
         import torch
 
         from ensue.library import load
         from ensue.runs.directory import RunDirectory
 
-    entry = RunDirectory(run).entry
+    entry = RunDirectory(path).entry
     every = {"vectors": vectors, "with": others or None, **search, **options}
     given = {name for name, value in every.items() if value not in (None, "")}
     unknown = given - entry.options(command) if command in entry.commands else set()
@@ -115,7 +115,7 @@ def load_for(
             + (f"; its {command} has no --{min(unknown).replace('_', '-')}" if unknown else "")
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
-    pipeline: Any = load(run, device=device, vectors=vectors)
+    pipeline: Any = load(path, device=device, vectors=vectors)
     names = by_option_names(BeamSearch)
     if changes := {names.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)

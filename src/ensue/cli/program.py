@@ -13,7 +13,7 @@ import typer
 
 from ensue.cli.annotating import choose, doubt
 from ensue.cli.data import cache, data, prepare
-from ensue.cli.exchanging import export, import_
+from ensue.cli.exchanging import export, import_, push
 from ensue.cli.generating import generate
 from ensue.cli.many_runs import compare, search
 from ensue.cli.measuring import gradients, machine
@@ -39,7 +39,7 @@ app = typer.Typer(
 
 COMMANDS = (
     quickstart, prepare, train, search, evaluate, compare, predict, inspect, gradients, data, doubt, choose, score,
-    generate, embed, neighbors, import_, export, serve, cache, recipes, machine,
+    generate, embed, neighbors, import_, export, push, serve, cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

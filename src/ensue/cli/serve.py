@@ -19,7 +19,7 @@ PACKAGES = ("starlette", "uvicorn", "httptools", "prometheus_client")
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories; their names are the models' ids.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or hf:NAME; their names are the models' ids.")],
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8000,
     key: Annotated[
@@ -38,12 +38,11 @@ def serve(
     threads: OneThreadOption = None,
 ) -> None:
     """Serve models over HTTP."""
-    from ensue.runs.schema import check_is_run
+    from ensue.runs.hub import found_run
 
     if not (os.environ.get("ENSUE_KEY", "-") if key is None else key).strip():
         raise EnsueError("--key or ENSUE_KEY is empty: expected a key; without the option anyone is let in")
-    for run in runs:
-        check_is_run(run)
+    runs = [found_run(run) for run in runs]
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise EnsueError(f"serve needs the package {missing[0]}: pip install 'ensue[serve]'")
     from ensue.serving.limits import Limits

@@ -168,10 +168,12 @@ def recipe_of(name: str, settings: list[str], *, train: str = "", valid: str = "
 def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
+        from ensue.runs.hub import refuse_hub
         from ensue.trackers import trackers_of
         from ensue.trackers.tracker import TrackedReporter
         from ensue.training.run import train_run
 
+    refuse_hub(out)
     keep_freed_memory()
     trackers = trackers_of(track)
     with ConsoleReporter() as console:

@@ -13,15 +13,14 @@ from ensue.data.sources import whole_text
 from ensue.errors import EnsueError, RunError
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import check_is_run
+from ensue.runs.hub import found_run
 
 NUMBERS = {1: "one text", 2: "two texts"}
 
 
 def check_same_task(run: Path, beside: Path) -> None:
     """Raises EnsueError unless a run has the task of that at whose side it shall be shown."""
-    check_is_run(beside)
-    one, other = (RunDirectory(path).entry for path in (run, beside))
+    one, other = (RunDirectory(found_run(path)).entry for path in (run, beside))
     if one is not other:
         raise RunError(f"{beside}: a {other.what}, and {run} is a {one.what}; expected runs of one task")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ensue.data.files import readable
-from ensue.data.row_files import DATASET
 from ensue.errors import DataError, nearest
+from ensue.hub import PREFIX
 from ensue.processor import memory
 
 BLOCK_BYTES = 1 << 20
@@ -70,7 +70,7 @@ def decoded(path: Path, encoding: str) -> Iterator[str]:
     Raises DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable
     files, and a data set, which has rows in place of text.
     """
-    if str(path).startswith(DATASET):
+    if str(path).startswith(PREFIX):
         raise DataError("a data set; ensue prepare --column reads a column of it for language models", path)
     return text_of(blocks(path), str(path), encoding)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,12 +22,12 @@ from typing import Any, NamedTuple
 
 from ensue.errors import DataError, EnsueError, in_one_line, nearest
 from ensue.guests import guests
+from ensue.hub import NOT_HERE, PREFIX, stay_offline
 from ensue.parsing import ParseError, parse_json
 
 ROWS = 1024
 """Rows that are read at a time."""
 PARQUET = (".parquet", ".pq")
-DATASET = "hf:"
 TEXTS = frozenset(
     ("", ".txt", ".tsv", ".tab", ".csv", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".tmx", ".gz", ".xz")
 )
@@ -50,9 +49,9 @@ class DatasetName(NamedTuple):
     @classmethod
     def parse(cls, location: str) -> DatasetName | None:
         """The data set of a location; None if it names files. Raises DataError if it has no name."""
-        if not location.startswith(DATASET):
+        if not location.startswith(PREFIX):
             return None
-        found = re.fullmatch(rf"{DATASET}([^,@]+)(?:,([^,@]+))?(?:@([^,@]+))?", location)
+        found = re.fullmatch(rf"{PREFIX}([^,@]+)(?:,([^,@]+))?(?:@([^,@]+))?", location)
         if found is None:
             raise DataError("expected such as hf:NAME, hf:NAME,CONFIGURATION or hf:NAME@SPLIT", location)
         return cls(*(part or "" for part in found.groups()))
@@ -60,7 +59,7 @@ class DatasetName(NamedTuple):
 
 def has_rows(path: Path) -> bool:
     """Whether it is read as rows, by its name: a binary table, or a guest's format, whose name is the suffix."""
-    if path.suffix in PARQUET or str(path).startswith(DATASET):
+    if path.suffix in PARQUET or str(path).startswith(PREFIX):
         return True
     return path.suffix not in TEXTS and path.suffix[1:] in guests("format")
 
@@ -112,7 +111,7 @@ def find_dataset(location: str) -> tuple[Any, str]:
     assert name is not None
     if find_spec("datasets") is None:
         raise EnsueError("reading data sets by name needs the package datasets: pip install 'ensue[datasets]'")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the package is imported
+    stay_offline()
     import datasets  # noqa: PLC0415 (an extra)
     from pyarrow import ArrowException  # noqa: PLC0415
 
@@ -127,7 +126,7 @@ def find_dataset(location: str) -> tuple[Any, str]:
         else:
             splits = datasets.load_from_disk(name.name)
     except ConnectionError:
-        raise DataError("not on this machine; with HF_HUB_OFFLINE=0 it is downloaded", location) from None
+        raise DataError(NOT_HERE, location) from None
     except (OSError, ValueError, KeyError, TypeError, ArrowException, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"cannot be read: {in_one_line(str(error))}", location) from None
     if not isinstance(splits, dict):
@@ -169,7 +168,7 @@ def _guest_rows(path: Path) -> Iterator[Rows]:
 
 def _named_rows(path: Path) -> Iterator[Rows]:
     """The rows of a table, with the names of classes in place of their numbers."""
-    if not (path.suffix in PARQUET or str(path).startswith(DATASET)):
+    if not (path.suffix in PARQUET or str(path).startswith(PREFIX)):
         yield from _guest_rows(path)
         return
     if path.suffix in PARQUET:

@@ -15,6 +15,7 @@ from ensue.errors import DataError, RunError
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.card import use
 from ensue.runs.directory import RunDirectory
+from ensue.runs.hub import refuse_hub
 from ensue.runs.manifest import entry_of
 from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, write_text
 from ensue.tasks.contract.model import ModelParts
@@ -65,6 +66,7 @@ def check_tensors(imported: Imported) -> None:
 
 def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
     """Writes the run directory. Raises RunError for one that is there already, and for other files in it."""
+    refuse_hub(out)
     check_tensors(imported)
     run = RunDirectory(out)
     _check_place(run, overwrite=overwrite)

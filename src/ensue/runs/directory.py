@@ -29,32 +29,36 @@ from ensue.guests import with_needs
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
 from ensue.recipe import Recipe, as_trained, validate_recipe
 from ensue.runs.checkpoint import link
+from ensue.runs.hub import local_run
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import FORMAT_VERSION, Config, DamagedError, Entry, check_is_run, checked, parsed, told
+from ensue.runs.schema import (
+    FORMAT_VERSION,
+    Config,
+    DamagedError,
+    Entry,
+    check_is_run,
+    checked,
+    file_names,
+    parsed,
+    told,
+)
 from ensue.runs.weights import flush, load_parameters, partial_of, read_tensors
-from ensue.tasks import TaskEntry, has_task, task_entries, task_entry
+from ensue.tasks import TaskEntry, has_task, task_entry
 from ensue.version import VERSION
 
 Parsed = TypeVar("Parsed")
 MAX_CONFIG = 1 << 20
 """The most bytes of a config.json."""
-FILES = (
-    "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl", "README.md", "curve.png", "manifest.json",
-    "metrics.csv",
-)  # fmt: skip
-"""The files of every run."""
-
-
-def file_names() -> set[str]:
-    """The names of all files that a run of any task can have."""
-    return {*FILES, *(name for entry in task_entries() for name in entry.files)}
 
 
 class RunDirectory:
-    """The files of a run, read at first use. A file that is missing or damaged is a `RunError` of one line."""
+    """The files of a run, read at first use. A file that is missing or damaged is a `RunError` of one line.
+
+    The run `hf:NAME` of the hub is downloaded first, if it may be. `given` is the path as it was given.
+    """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path, self.given = local_run(path), str(path)
         self.manifest = Manifest(self.path)
 
     @property

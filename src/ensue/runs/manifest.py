@@ -14,24 +14,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ensue.parsing import read_bounded
-from ensue.runs.schema import DamagedError, Entry, ManifestContent, checked, parsed, told
+from ensue.runs.schema import MANIFEST, MAX_MANIFEST, DamagedError, Entry, ManifestContent, checked, parsed, told
 from ensue.runs.weights import flush, write_text
-
-NAME = "manifest.json"
-MAX_BYTES = 1 << 20
-"""The most bytes of a manifest."""
 
 
 class Manifest:
     """The manifest of `directory`. One process at a time writes; any number may read meanwhile."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.path = directory, directory / NAME
+        self.directory, self.path = directory, directory / MANIFEST
 
     def content(self) -> ManifestContent:
         """The content of `manifest.json`. Raises RunError if it cannot be read."""
         with told(self.path):
-            content = parsed(read_bounded(self.path, MAX_BYTES))
+            content = parsed(read_bounded(self.path, MAX_MANIFEST))
         found: ManifestContent = checked(ManifestContent, content, self.path)
         return found
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from ensue.errors import RunError
 from ensue.parsing import shown
-from ensue.runs.directory import RunDirectory, file_names
-from ensue.runs.manifest import NAME, Manifest, altered, entry_of
-from ensue.runs.schema import DamagedError, Entry, ManifestContent, told
+from ensue.runs.directory import RunDirectory
+from ensue.runs.manifest import Manifest, altered, entry_of
+from ensue.runs.schema import MANIFEST, DamagedError, Entry, ManifestContent, file_names, told
 from ensue.runs.weights import flush, partial_of
 
 
@@ -83,11 +83,9 @@ def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str,
     """
     for number, origin in enumerate(origins):
         copy = run.origins / str(number)
-        if _copied(origin.run, copy)[origin.run.weights.name].sha256 != origin.sha256:
+        if copy_run(origin.run, copy)[origin.run.weights.name].sha256 != origin.sha256:
             raise RunError(f"{origin.path}: has changed since this run began to read it; try again")
-        partial = partial_of(copy / NAME)
-        (copy / NAME).replace(partial)
-        run.manifest.replace({_manifest_of(number): partial})
+        list_origin(run, number)
     return [{"path": origin.path, "sha256": origin.sha256} for origin in origins]
 
 
@@ -101,11 +99,18 @@ def _origin_at(path: str) -> Origin:
 
 
 def _manifest_of(number: int) -> str:
-    return f"origins/{number}/{NAME}"
+    return f"origins/{number}/{MANIFEST}"
 
 
-def _copied(source: RunDirectory, target: Path) -> dict[str, Entry]:
-    """Copies the files of a run that are read, and its own origins."""
+def list_origin(run: RunDirectory, number: int) -> None:
+    """Puts the manifest of a copy, as it is now, into the manifest of the run."""
+    partial = partial_of(run.origins / str(number) / MANIFEST)
+    partial.with_name(MANIFEST).replace(partial)
+    run.manifest.replace({_manifest_of(number): partial})
+
+
+def copy_run(source: RunDirectory, target: Path) -> dict[str, Entry]:
+    """Copies the files of a run that are read, and its own origins; returns the entries of the files."""
     target.mkdir(parents=True)
     known = source.manifest.entries()
     files = {name: known[name] for name in sorted(file_names() & known.keys())}

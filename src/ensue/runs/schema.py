@@ -25,15 +25,29 @@ from pydantic import (
 from ensue.errors import RunError
 from ensue.parsing import UNIQUE_KEYS, ParseError, parse_json, shown
 from ensue.stored import Stored
+from ensue.tasks import task_entries
 
 FORMAT_VERSION = 3
 """Of the run directory. Version 1 had no manifest; version 2 had other tables in its recipe."""
+MANIFEST = "manifest.json"
+MAX_MANIFEST = 1 << 20
+"""The most bytes of a manifest."""
+FILES = (
+    "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl", "README.md", "curve.png", MANIFEST,
+    "metrics.csv",
+)  # fmt: skip
+"""The files of every run."""
 Number = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 """How many of something a model has, such as symbols or rows of its images; bounded, since memory follows from it."""
 SizeOrZero = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def file_names() -> set[str]:
+    """The names of all files that a run of any task can have."""
+    return {*FILES, *(name for entry in task_entries() for name in entry.files)}
 
 
 class DamagedError(RunError):

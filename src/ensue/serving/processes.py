@@ -18,6 +18,7 @@ from threading import Thread
 from types import FrameType
 
 from ensue.errors import EnsueError
+from ensue.hub import run_name
 
 BACKLOG = 1024
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
@@ -124,4 +125,4 @@ def check_names(runs: Sequence[Path]) -> None:
 
 def name_of(run: Path) -> str:
     """The id of a run's model: the name of its directory; what is no UTF-8 in it becomes question marks."""
-    return run.resolve().name.encode("utf-8", "replace").decode()
+    return run_name(run).encode("utf-8", "replace").decode()

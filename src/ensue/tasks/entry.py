@@ -60,6 +60,9 @@ class TaskEntry:
     files: tuple[str, ...] = field(default=("tokenizer.json",))
     """The files that a run of this task has, in addition to those of every run."""
 
+    pipeline_tag: str = ""
+    """The name that the hub of Hugging Face has for models of this task."""
+
     examples: str = ""
     """The `Examples` whose labels `ensue doubt` doubts, if it does."""
 

@@ -24,6 +24,7 @@ from ensue.ranks import Ranks, ranks, together
 from ensue.recipe import BUDGETS, Recipe, going_on
 from ensue.runs.card import write_card
 from ensue.runs.directory import RunDirectory
+from ensue.runs.hub import refuse_hub
 from ensue.runs.origin import check_not_own, copy_origins
 from ensue.runs.pictures import draw_curve, made
 from ensue.runs.reporter import Facts, Outcome, Reporter
@@ -64,6 +65,7 @@ def train_run(
     Ctrl-C (or SIGTERM) ends the step, saves and returns. Raises an `EnsueError` for mistakes of the user. If torchrun
     has started several processes, they train together; one that does not answer for `timeout` seconds ends the run.
     """
+    refuse_hub(out)
     with joined(timeout=timeout):
         return _trained(
             recipe, RunDirectory(out), reporter=reporter or Reporter(), resume=resume, overwrite=overwrite,

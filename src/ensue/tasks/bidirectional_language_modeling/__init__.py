@@ -5,6 +5,7 @@ from ensue.tasks.entry import TaskEntry
 
 TASK = TaskEntry(
     recipe=BidirectionalRecipe,
+    pipeline_tag="feature-extraction",
     parts="ensue.tasks.bidirectional_language_modeling.model:BidirectionalParts",
     job="ensue.tasks.bidirectional_language_modeling.job:BidirectionalJob",
     pipeline="ensue.tasks.bidirectional_language_modeling.pipeline:BidirectionalPipeline",

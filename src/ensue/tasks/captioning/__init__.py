@@ -5,6 +5,7 @@ from ensue.tasks.entry import TaskEntry
 
 TASK = TaskEntry(
     recipe=CaptioningRecipe,
+    pipeline_tag="image-to-text",
     parts="ensue.tasks.captioning.model:CaptionerParts",
     job="ensue.tasks.captioning.job:CaptioningJob",
     pipeline="ensue.tasks.captioning.pipeline:CaptioningPipeline",

@@ -5,6 +5,7 @@ from ensue.tasks.entry import TaskEntry
 
 TASK = TaskEntry(
     recipe=ClassificationRecipe,
+    pipeline_tag="text-classification",
     parts="ensue.tasks.classification.model:ClassifierParts",
     job="ensue.tasks.classification.job:ClassificationJob",
     pipeline="ensue.tasks.classification.pipeline:ClassificationPipeline",

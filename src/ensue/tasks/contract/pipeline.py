@@ -13,6 +13,7 @@ import torch
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.hub import run_name
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
 from ensue.metrics.comparison import ScoredItems
@@ -93,7 +94,7 @@ class Pipeline(Shown, ABC):
 
     def facts(self, model: str = "", **parts: str) -> dict[str, str]:
         """The facts at the top of a page of `inspect`: the run, these descriptions of the model, its parameters."""
-        run = {} if self.run is None else {"run": Path(self.run).name}
+        run = {} if self.run is None else {"run": run_name(self.run)}
         return {**run, **({"model": model} if model else {}), **parts, "parameters": f"{self.num_parameters:,}"}
 
     def protocol(self, scores: Any) -> str:

@@ -5,6 +5,7 @@ from ensue.tasks.entry import TaskEntry
 
 TASK = TaskEntry(
     recipe=DrawingRecipe,
+    pipeline_tag="unconditional-image-generation",
     parts="ensue.tasks.drawing.model:DrawingParts",
     job="ensue.tasks.drawing.job:DrawingJob",
     pipeline="ensue.tasks.drawing.pipeline:DrawingPipeline",

@@ -5,6 +5,7 @@ from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 
 TASK = TaskEntry(
     recipe=FramePredictionRecipe,
+    pipeline_tag="time-series-forecasting",
     parts="ensue.tasks.frame_prediction.model:FramePredictorParts",
     job="ensue.tasks.frame_prediction.job:FramePredictionJob",
     pipeline="ensue.tasks.frame_prediction.pipeline:FramePredictionPipeline",

@@ -5,6 +5,7 @@ from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 
 TASK = TaskEntry(
     recipe=GlimpsesRecipe,
+    pipeline_tag="image-classification",
     parts="ensue.tasks.glimpses.model:GlimpseParts",
     job="ensue.tasks.glimpses.job:GlimpsesJob",
     pipeline="ensue.tasks.glimpses.pipeline:GlimpsesPipeline",

@@ -5,6 +5,7 @@ from ensue.tasks.labeling.recipe import CuttingRecipe, FrameLabelingRecipe, Labe
 
 TASK = TaskEntry(
     recipe=LabelingRecipe,
+    pipeline_tag="token-classification",
     parts="ensue.tasks.labeling.model:TaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
@@ -15,6 +16,7 @@ TASK = TaskEntry(
 )
 CUTTING = TaskEntry(
     recipe=CuttingRecipe,
+    pipeline_tag="token-classification",
     parts="ensue.tasks.labeling.model:TaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.cutter:CutterPipeline",

@@ -5,6 +5,7 @@ from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 
 TASK = TaskEntry(
     recipe=LanguageModelingRecipe,
+    pipeline_tag="text-generation",
     parts="ensue.tasks.language_modeling.model:LanguageModelParts",
     job="ensue.tasks.language_modeling.job:LanguageModelingJob",
     pipeline="ensue.tasks.language_modeling.pipeline:LanguagePipeline",

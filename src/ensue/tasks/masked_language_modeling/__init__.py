@@ -8,6 +8,7 @@ from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRe
 
 TASK = TaskEntry(
     recipe=MaskedLanguageModelingRecipe,
+    pipeline_tag="fill-mask",
     parts="ensue.tasks.masked_language_modeling.model:MaskedLanguageModelParts",
     job="ensue.tasks.masked_language_modeling.job:MaskedLanguageModelingJob",
     pipeline="ensue.tasks.masked_language_modeling.pipeline:MaskedLanguagePipeline",
@@ -16,6 +17,7 @@ TASK = TaskEntry(
 )
 SENTENCES = TaskEntry(
     recipe=SentenceVectorsRecipe,
+    pipeline_tag="sentence-similarity",
     parts="ensue.tasks.masked_language_modeling.model:MaskedLanguageModelParts",
     job="ensue.tasks.masked_language_modeling.job:SentenceVectorsJob",
     pipeline="ensue.tasks.masked_language_modeling.pipeline:SentenceVectorsPipeline",

@@ -5,6 +5,7 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 
 TASK = TaskEntry(
     recipe=SequenceToSequenceRecipe,
+    pipeline_tag="text2text-generation",
     parts="ensue.tasks.sequence_to_sequence.model:EncoderDecoderParts",
     job="ensue.tasks.sequence_to_sequence.job:SequenceToSequenceJob",
     pipeline="ensue.tasks.sequence_to_sequence.pipeline:SequencePipeline",

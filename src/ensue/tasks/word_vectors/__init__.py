@@ -5,6 +5,7 @@ from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
 
 TASK = TaskEntry(
     recipe=WordVectorsRecipe,
+    pipeline_tag="feature-extraction",
     parts="ensue.tasks.word_vectors.model:WordVectorParts",
     job="ensue.tasks.word_vectors.job:WordVectorsJob",
     pipeline="ensue.tasks.word_vectors.pipeline:WordVectorsPipeline",

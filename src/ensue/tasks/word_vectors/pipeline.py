@@ -17,6 +17,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.judgments import read_questions
 from ensue.data.vector_files import write_word2vec
 from ensue.errors import EnsueError, nearest
+from ensue.hub import run_name
 from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section
@@ -125,7 +126,7 @@ class WordVectorsPipeline(TextVectors):
         vectors = np.stack([self.vector(word) for word in (*own, *near)])
         mean = self.embed([text])[0] if len(own) > 1 else vectors[0]
         number, size = self.table.vectors.shape
-        run = {} if self.run is None else {"run": Path(self.run).name}
+        run = {} if self.run is None else {"run": run_name(self.run)}
         facts = {**run, "model": self.kind, "words": f"{number:,}", "numbers of a vector": f"{size:,}"}
         return inspect_neighbors(text, own, near, vectors, mean, facts)
 

@@ -1,0 +1,344 @@
+"""Runs on the hub: what is uploaded, the card, and downloads from good and bad servers on 127.0.0.1."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+from cli.conftest import Ensue, ensue, refused  # noqa: F401 (fixtures)
+from ensue import load, push, train
+from ensue.errors import EnsueError, RunError
+from ensue.hub import Repository, run_name
+from ensue.notices import Notice
+from ensue.runs.directory import RunDirectory
+from exchange.hub_server import Hub, serving
+from kept_runs.make import unpacked
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use .content=")  # theirs
+TAGGER = "tag-contextual"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hub]:
+    with serving() as hub:
+        yield hub
+
+
+def use(server: Hub, kept: Path, patch: pytest.MonkeyPatch) -> None:
+    """Makes the server the hub of this process, which may use it and has a token; `kept` is the cache."""
+    template = server.address + "/{repo_id}/resolve/{revision}/{filename}"
+    values = {
+        "ENDPOINT": server.address, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_CACHE": str(kept),
+        "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True,
+    }  # fmt: skip
+    for name, value in values.items():
+        patch.setattr(f"huggingface_hub.constants.{name}", value)
+    patch.setenv("HF_TOKEN", server.token)
+
+
+@pytest.fixture(scope="module")
+def pushed(server: Hub, run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The location of the run, which was pushed to me/tagger once; no test changes this repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        use(server, tmp_path_factory.mktemp("kept"), patch)
+        return push(run, "me/tagger", license="mit", language="en")
+
+
+@pytest.fixture
+def hub(server: Hub, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """The server as the hub of this process, with an empty cache."""
+    use(server, tmp_path / "kept", monkeypatch)
+    server.requests.clear()
+    commits = {name: [*each] for name, each in server.commits.items()}
+    yield server
+    server.fault, server.commits = "", commits
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tagger with features of another run, whose recipe and card have absolute paths; nobody writes there."""
+    folder = tmp_path_factory.mktemp("private place")
+    unpacked(TAGGER, folder)
+    path = folder / TAGGER
+    with_paths(path, folder)
+    return path
+
+
+def with_paths(path: Path, folder: Path) -> None:
+    """Gives a kept run, made with relative paths, the paths that one made with absolute ones has."""
+    run = RunDirectory(path)
+    recipe = (
+        run.recipe.to_toml().replace('"names.txt"', f'"{folder}/names.txt"').replace('"origin"', f'"{folder}/origin"')
+    )
+    config = json.loads((path / "config.json").read_text())
+    config["origins"][0]["path"] = f"{folder}/origin"
+    run.write({"recipe.toml": recipe, "config.json": json.dumps(config)})
+    card = (path / "README.md").read_text()
+    card = card.replace("names.txt", f"{folder}/names.txt").replace("`origin`", f"`{folder}/origin`")
+    card = re.sub(rf"^(.*ensue \w+ ){TAGGER}", lambda found: found[1] + shlex.quote(str(path)), card, flags=re.M)
+    card = card.replace(f"'{TAGGER}'", f"'{path}'")
+    (path / "README.md").write_text(card + "\n## Sample\n\n    A line of the data.\n")
+
+
+def sentences(model: Any) -> Any:
+    return [str(each) for each in model.predict(["Ann saw London", "Bob"])]
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def test_a_location_names_a_repository_and_a_revision() -> None:
+    assert Repository.parse("runs/one") is None
+    assert Repository.parse(Path("hf:me/one")) == ("me/one", "main")
+    assert Repository.parse("hf:one@v1.0") == ("one", "v1.0")
+    assert str(Repository.parse("hf:me/one@v1")) == "hf:me/one@v1"
+    for wrong in ("hf:", "hf:@v1", "hf:me/one@", "hf:../one", "hf:one@../../x", "hf:a,b", "hf:a b", "hf:a@-x"):
+        with pytest.raises(RunError, match="expected such as hf:NAME or hf:NAME@REVISION"):
+            Repository.parse(wrong)
+    assert [run_name(path) for path in ("hf:me/one@v1", "runs/one", "x/models--me--one/snapshots/0f")] == ["one"] * 3
+
+
+def test_what_is_pushed_is_the_same_model_without_what_is_private(hub: Hub, run: Path, pushed: str) -> None:
+    oid, files = hub.commits["me/tagger"][-1]
+    assert pushed == f"hf:me/tagger@{oid}"
+    assert sorted(files) == sorted([
+        ".gitattributes", "README.md", "config.json", "labels.json", "manifest.json", "model.safetensors",
+        "recipe.toml", "tokenizer.json",
+        *(f"origins/0/{name}" for name in (
+            "config.json", "manifest.json", "model.safetensors", "recipe.toml", "tokenizer.json")),
+    ])  # fmt: skip
+    for name, content in files.items():
+        assert str(run.parent).encode() not in content, name
+        assert b"A line of the data" not in content
+    assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
+    assert sentences(load(pushed)) == sentences(load(run))
+    assert sentences(load("hf:me/tagger")) == sentences(load(run))
+    assert RunDirectory(pushed).given == pushed
+
+
+def test_the_card_has_the_front_matter_that_the_hub_reads(hub: Hub, run: Path, pushed: str) -> None:
+    text = hub.commits["me/tagger"][-1][1]["README.md"].decode()
+    data = huggingface_hub.ModelCard(text).data
+    assert (data.library_name, data.pipeline_tag, data.license, data.language) == (
+        "ensue", "token-classification", "mit", "en"
+    )  # fmt: skip
+    assert data.tags == ["ensue", "labeling"]
+    assert data.model_name == "tagger"
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    best = [each for each in records if each["kind"] == "valid" and each["best"]][-1]["scores"]
+    found = {each.metric_type: each.metric_value for each in data.eval_results}
+    assert found == {name: value for name, value in best.items() if isinstance(value, float)} != {}
+    assert {(each.dataset_name, each.dataset_split) for each in data.eval_results} == {("names.txt", "validation")}
+    body = huggingface_hub.ModelCard(text).text
+    assert body.startswith("\n# tagger\n\nA tagger (lstm 1×8")
+    assert "ensue predict hf:me/tagger FILE > labeled" in body
+    assert "model = ensue.load('hf:me/tagger')" in body
+    assert "ensue train recipe.toml --out ANOTHER" in body
+    assert "- training: `names.txt` (columns)" in body
+    assert "- origin: `origins/0`" in body
+    assert "metrics.jsonl" not in body
+    assert "## Sample" not in body
+
+
+def test_keys_of_the_own_card_stay_and_a_license_is_asked_for(hub: Hub, run: Path, tmp_path: Path) -> None:
+    own = shutil.copytree(run, tmp_path / "own")
+    with pytest.raises(RunError, match=r"own: its card has no license; --license names one, such as mit$"):
+        push(own, "me/own")
+    assert "me/own" not in hub.commits
+    card = (own / "README.md").read_text()
+    (own / "README.md").write_text(f"---\nlicense: cc0-1.0\nlanguage: nl\nwidget: [text: Ann]\n---\n{card}")
+    push(own, "me/own", license="mit", private=True)
+    data = huggingface_hub.ModelCard(hub.commits["me/own"][-1][1]["README.md"].decode()).data
+    assert (data.license, data.language, data.widget, data.library_name) == (
+        "cc0-1.0", "nl", [{"text": "Ann"}], "ensue"
+    )  # fmt: skip
+    assert hub.private["me/own"]
+    (own / "README.md").write_text("---\n[\n---\n")
+    with pytest.raises(RunError, match=r"^hf:me/own: README\.md: "):
+        push(own, "me/own", license="mit")
+
+
+def test_a_revision_stays_what_it_was(hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sentences(load("hf:me/tagger"))
+    _, files = hub.commits["me/tagger"][-1]
+    newer = hub.commit("me/tagger", {"config.json": files["config.json"] + b" "})
+    assert sentences(load(pushed)) == first
+    with pytest.raises(RunError, match=rf"hf:me/tagger@{newer}: config\.json: .* bytes, expected"):
+        load("hf:me/tagger")
+    forbid(monkeypatch)
+    hub.requests.clear()
+    assert sentences(load(pushed)) == first
+    with pytest.raises(RunError, match=rf"^hf:me/tagger@{newer}: config\.json: not on this machine; with HF_HUB_OFFL"):
+        load("hf:me/tagger")  # which is the newer one
+    assert hub.requests == []
+
+
+def test_offline_the_kept_commit_is_taken(hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = sentences(load("hf:me/tagger"))
+    hub.fault = "503"
+    with pytest.warns(
+        Notice, match=rf"^hf:me/tagger: the hub answers with status 503; what is kept is of .* {pushed[-40:]}$"
+    ):
+        assert sentences(load("hf:me/tagger")) == expected
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert sentences(load("hf:me/tagger")) == expected  # a notice is said once
+    forbid(monkeypatch)
+    assert sentences(load("hf:me/tagger")) == expected
+    with pytest.raises(RunError, match=r"^hf:me/other: not on this machine; with HF_HUB_OFFLINE=0 it is downloaded$"):
+        load("hf:me/other")
+    with pytest.raises(RunError, match=r"^hf:me/x: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded$"):
+        push(run, "me/x", license="mit")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("404", r"manifest\.json: not found, or not for you \(status 404\): HF_TOKEN"),
+        ("401", r"manifest\.json: not found, or not for you \(status 401\): HF_TOKEN"),
+        ("500", r"manifest\.json: the hub answers with status 500"),
+        ("odd commit", r"manifest\.json: the server is no hub: it says no commit, or no ETag"),
+        ("without manifest.json", r"no manifest\.json in the repository"),
+        ("without model.safetensors", r"no model\.safetensors in the repository"),
+        ("large", r"model\.safetensors: 1,000,000,000,000 bytes, expected 13,324"),
+        ("odd etag", r"model\.safetensors: the server is no hub"),
+        ("other bytes", r"model\.safetensors: what came is not what manifest\.json says; it was not kept"),
+        pytest.param("interrupted", r"model\.safetensors: ", marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_bad_server_is_one_line_and_leaves_nothing_that_is_taken_for_whole(
+    hub: Hub, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, message: str
+) -> None:
+    hub.fault = fault
+    with pytest.raises(RunError, match=rf"^hf:me/tagger(@[0-9a-f]{{40}})?: {message}") as raised:
+        load("hf:me/tagger")
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "kept"] == []
+    assert not list((tmp_path / "kept").rglob("snapshots/*/model.safetensors"))
+    hub.fault = ""
+    assert sentences(load("hf:me/tagger"))
+
+
+def test_a_server_chooses_no_path(hub: Hub, pushed: str, tmp_path: Path) -> None:
+    """Names in a manifest that no run has are not asked for."""
+    files = dict(hub.commits["me/tagger"][-1][1])
+    manifest = json.loads(files["manifest.json"])
+    odd = (
+        "../../x",
+        "/etc/x",
+        "origins/../../x",
+        "origins/0/../../manifest.json",
+        "code.py",
+        "origins/00000/manifest.json",
+    )
+    manifest["files"] |= dict.fromkeys(odd, manifest["files"]["labels.json"])
+    hub.commit("me/odd", {**files, "manifest.json": json.dumps(manifest).encode(), "code.py": files["labels.json"]})
+    hub.requests.clear()
+    assert sentences(load("hf:me/odd"))
+    assert not [line for line in hub.requests if ".." in line or "/etc/" in line or "code.py" in line]
+    for content in (b"{", b"[]", json.dumps({"files": {"labels.json": {"bytes": -1}}}).encode(), b"{}" * (1 << 20)):
+        hub.commit("me/odd", {"manifest.json": content})
+        for _ in range(2):  # it is not kept
+            with pytest.raises(RunError, match=r"^hf:me/odd(@[0-9a-f]{40})?: .*manifest\.json: "):
+                load("hf:me/odd")
+
+
+def test_what_is_refused_before_anything_is_sent(hub: Hub, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="expected a name without a revision"):
+        push(run, "me/x@v1", license="mit")
+    with pytest.raises(RunError, match=r"^hf:me/x: --out names a directory; `ensue push RUN NAME` uploads a run$"):
+        train("char-lstm", train="text.txt", out="hf:me/x")
+    damaged = shutil.copytree(run, tmp_path / "damaged")
+    (damaged / "labels.json").write_text("{}")
+    with pytest.raises(RunError, match=r"labels\.json: damaged"):
+        push(damaged, "me/x", license="mit")
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("status", ["401", "403", "500", "none"])
+def test_an_upload_that_is_refused_is_one_line(
+    hub: Hub, run: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    if status == "none":
+        monkeypatch.delenv("HF_TOKEN")
+        monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", "/nowhere")
+    else:
+        hub.fault = status
+    said = "the hub answers with status 500" if status == "500" else r"not found, or not for you .*HF_TOKEN"
+    with pytest.raises(RunError, match=rf"^hf:me/refused: {said}"):
+        push(run, "me/refused", license="mit")
+    assert "me/refused" not in hub.commits
+
+
+def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.hub.find_spec", lambda name: None)
+    with pytest.raises(EnsueError, match=r"^hf:me/x needs the package huggingface_hub: pip install 'ensue\[hub\]'$"):
+        load("hf:me/x")
+
+
+def test_commands_take_runs_of_the_hub(
+    hub: Hub,
+    run: Path,
+    pushed: str,
+    tmp_path: Path,
+    ensue: Ensue,  # noqa: F811
+    refused: Callable[..., str],  # noqa: F811
+) -> None:
+    said = ensue("push", run, "me/again", "--license", "mit")
+    assert (said.status, said.out) == (0, "")
+    found = re.search(r"uploaded (hf:me/again@[0-9a-f]{40}); try\n  HF_HUB_OFFLINE=0 ensue predict ", said.err)
+    assert found, said.err
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Ann saw London\n")
+    expected = ensue("predict", run, texts, "--json")
+    assert ensue("predict", found[1], texts, "--json").out == expected.out != ""
+    assert refused("predict", "hf:me/missing", texts).startswith("hf:me/missing: manifest.json: not found")
+    assert refused("push", run, "me/third").endswith("its card has no license; --license names one, such as mit")
+    assert refused("train", "char-lstm", "--train", texts, "--out", "hf:me/x").startswith("hf:me/x: --out names a dir")
+
+
+@pytest.mark.slow
+def test_a_page_has_the_name_of_the_repository(hub: Hub, run: Path, tmp_path: Path, ensue: Ensue) -> None:  # noqa: F811
+    page = tmp_path / "page.html"
+    assert ensue("inspect", "hf:me/tagger", "Ann", "--out", page, "--beside", run).status == 0
+    assert ">tagger<" in page.read_text()
+
+
+@pytest.mark.slow
+def test_in_processes_of_their_own(server: Hub, run: Path, tmp_path: Path) -> None:
+    """The switch is read when the package is imported, so this needs a process each."""
+    server.fault = ""
+    env = {
+        "HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1",
+        "ENSUE_CACHE": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+    def ensue_of(*arguments: object, **more: str) -> Any:
+        command = [sys.executable, "-m", "ensue", *map(str, arguments)]
+        return subprocess.run(command, env=env | more, capture_output=True, text=True, input="Ann\n", check=False)
+
+    said = ensue_of("push", run, "me/process", "--license", "mit", HF_TOKEN=server.token)
+    assert said.returncode == 0, said.stderr
+    asked = len(server.requests)
+    said = ensue_of("predict", "hf:me/process")
+    assert (said.returncode, said.stderr) == (
+        2, "ensue: hf:me/process: not on this machine; with HF_HUB_OFFLINE=0 it is downloaded\n"
+    )  # fmt: skip
+    assert len(server.requests) == asked
+    downloaded = ensue_of("predict", "hf:me/process", HF_HUB_OFFLINE="0")
+    assert downloaded.returncode == 0, downloaded.stderr
+    asked = len(server.requests)
+    kept = ensue_of("predict", "hf:me/process")
+    assert (kept.returncode, kept.stdout) == (0, downloaded.stdout)
+    assert len(server.requests) == asked
+    assert ensue_of("push", run, "me/process", "--license", "mit", HF_HUB_OFFLINE="1").stderr == (
+        "ensue: hf:me/process: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded\n"
+    )
