@@ -31,7 +31,7 @@ def load(run: str | Path, *, kind: type[Kind], device: str = ..., vectors: str |
 def load(
     run: str | Path, *, kind: type[Pipeline] = Pipeline, device: str = "auto", vectors: str | Path | None = None
 ) -> Pipeline:
-    """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+    """The trained model in the run directory `run` (or `hf:NAME`), on "auto" (a GPU if there is one), "cpu", "cuda".
 
     It returns the `Pipeline` of the run's task: a `LanguagePipeline`, a `LabelingPipeline`, a `ClassificationPipeline`,
     ... Editors and type checkers know its class if you give it: `load(run, kind=LanguagePipeline)`. `vectors` is the

@@ -313,6 +313,23 @@ def test_a_page_has_the_name_of_the_repository(hub: Hub, run: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_run_begins_from_one_of_the_hub(hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds a copy, so it needs the hub no more."""
+    location = push(run / "origins" / "0", "me/origin", license="mit")
+    (tmp_path / "names.txt").write_text("Ann B-PER\nsaw O\nLondon B-LOC\n\nBob B-PER\nsleeps O\n\n" * 9)
+    settings = {
+        "features.contextual": [location], "encoder.d_model": 8, "train.steps": 2, "train.validations": 1,
+        "features.min_count": 1, "features.characters": "none",
+    }  # fmt: skip
+    options = {"train": tmp_path / "names.txt", "out": tmp_path / "run", "threads": 1, "device": "cpu"}
+    tagger = train("tag-lstm", settings=settings, **options)
+    forbid(monkeypatch)
+    shutil.rmtree(tmp_path / "kept")
+    assert sentences(load(tmp_path / "run")) == sentences(tagger)
+    assert RunDirectory(tmp_path / "run").config["origins"][0]["path"] == location
+
+
+@pytest.mark.slow
 def test_in_processes_of_their_own(server: Hub, run: Path, tmp_path: Path) -> None:
     """The switch is read when the package is imported, so this needs a process each."""
     server.fault = ""
