@@ -14,6 +14,11 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"ensue {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_theme_options = {"top_of_page_buttons": []}  # the pages have no address yet at which their source could be read
+html_copy_source = html_show_sourcelink = False
 exclude_patterns = ["_build"]
 
 # docs/api.md: signatures from the code, text from docstrings, in which names stand between single backticks
@@ -22,11 +27,13 @@ add_module_names = False
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_member_order = "groupwise"
+toc_object_entries_show_parents = "hide"
 
 
 def without_constructor(app: Any, what: str, name: str, thing: Any, options: Any, *signature: str) -> Any:
-    """How pipelines and pages are made is no part of the interface."""
-    return ("", None) if name.endswith(("Pipeline", "Predictor", "Writer", "TextVectors", "Inspection")) else None
+    """How pipelines and pages are made is no part of the interface, and abstract layers have no constructor."""
+    made_elsewhere = ("Pipeline", "Predictor", "Writer", "TextVectors", "Inspection")
+    return ("", None) if name.endswith((*made_elsewhere, ".SequenceLayer", ".Recurrent", ".Parallel")) else None
 
 
 def setup(app: Any) -> None:

@@ -221,6 +221,7 @@ def labeled_texts() -> dict[str, str]:
     return {
         "reviews.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods),
         "new.tsv": "text\n" + "".join(f"{text}\n" for _, text in moods[::5]),
+        "moods.txt": "".join(f"__label__{mood} {text}\n" for mood, text in moods),
         "export.json": json.dumps(export),
         "topics.jsonl": "".join(f"{line}\n" for line in topics * 6),
         "pairs.tsv": "sentence1\tsentence2\tlabel\n" + "".join("\t".join(pair) + "\n" for pair in pairs),

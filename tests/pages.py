@@ -1,6 +1,7 @@
 """The pages of the documentation, their blocks, sentences and tables."""
 
 import re
+import textwrap
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,15 +28,16 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path, *languages: str) -> Iterator[Block]:
+    """Those of a page in one of these languages, in a list of steps too."""
     text = page.read_text(encoding="utf-8")
-    for match in re.finditer(r"^```(.*)\n((?:.*\n)*?)```$", text, re.MULTILINE):
-        if match[1] in languages:
-            yield Block(match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
+    for match in re.finditer(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", text, re.MULTILINE):
+        if match[2] in languages:
+            yield Block(match[2], text.count("\n", 0, match.start(3)) + 1, textwrap.dedent(match[3]))
 
 
 def prose(page: Path) -> str:
     """A page without its blocks."""
-    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
 def name_of(page: Path) -> str:
@@ -62,7 +64,7 @@ def first_cells(page: Path, head: str) -> list[str]:
 def sentences(page: Path) -> list[str]:
     """The sentences of a page, without code, tables, formulas and headings. What stands in backticks is one word."""
     text = re.sub(r"\$\$.*?\$\$", "", prose(page), flags=re.DOTALL)
-    text = re.sub(r"`[^`]+`", "Code", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    text = re.sub(r"(?s)(`+)(?!`).+?(?<!`)\1(?!`)", "Code", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
     text = re.sub(r"\$[^$]+\$", "formula", text)
     text = re.sub(r"^(\||#|!|<|:).*$", "", text, flags=re.MULTILINE)
     parts = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)

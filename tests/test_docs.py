@@ -273,7 +273,7 @@ def test_code_blocks_say_their_language() -> None:
     known = ("python", "sh", "console", "text", "toml", "{toctree}", "{eval-rst}", *ELSEWHERE)
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        fences = re.findall(r"^```(\S*).*$", text, re.MULTILINE)
+        fences = re.findall(r"^ *```(\S*).*$", text, re.MULTILINE)
         assert {fence.partition(" file=")[0] for fence in fences[::2]} <= set(known), name_of(page)
         assert set(fences[1::2]) <= {""}, name_of(page)
         for block in blocks(page, "python"):

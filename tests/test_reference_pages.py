@@ -46,22 +46,35 @@ def section(page: Path, heading: str) -> str:
 NUMBER = r"\d[\d,]*\.\d+|\d+,\d{3}"
 
 
-@pytest.mark.parametrize(("page", "heading"), [("README.md", "Numbers beside peers"), ("docs/index.md", "In numbers")])
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("README.md", "Numbers beside peers"), ("docs/index.md", "In numbers"), ("docs/which-tool-when.md", "")],
+)
 def test_numbers_of_the_first_pages_are_among_the_measurements(page: str, heading: str) -> None:
     """They are said twice; a new measurement has to change both."""
+    path = REPOSITORY / page
     measured = set(re.findall(NUMBER, BENCHMARKS_PAGE.read_text(encoding="utf-8")))
-    said = set(re.findall(NUMBER, section(REPOSITORY / page, heading)))
+    said = set(re.findall(NUMBER, section(path, heading) if heading else path.read_text(encoding="utf-8")))
     assert len(said) > 5
     assert not {number for number in said - measured if number.replace(",", "") not in measured}
 
 
-def test_every_page_is_in_the_index() -> None:
-    index = REPOSITORY / "docs" / "index.md"
-    listed = "\n".join(block.text for block in blocks(index, "{toctree}")).splitlines()
-    pages = [
-        page.relative_to(index.parent).with_suffix("").as_posix() for page in PAGES if index.parent in page.parents
-    ]
-    assert sorted([line for line in listed if line and not line.startswith(":")] + ["index"]) == sorted(pages)
+def test_every_page_is_in_the_side_bar_once() -> None:
+    """By the trees of the start page, or of a page that stands in them."""
+    docs = REPOSITORY / "docs"
+    listed = ["index"]
+    for page in PAGES:
+        for block in blocks(page, "{toctree}"):
+            names = [line for line in block.text.splitlines() if line and not line.startswith(":")]
+            listed += [(page.parent / name).relative_to(docs).as_posix() for name in names]
+    pages = [page.relative_to(docs).with_suffix("").as_posix() for page in PAGES if docs in page.parents]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_side_bar_has_short_groups() -> None:
+    groups = [block.text.split("\n\n") for block in blocks(REPOSITORY / "docs" / "index.md", "{toctree}")]
+    assert len(groups) > 5
+    assert all(":caption:" in options and len(names.splitlines()) < 10 for options, names in groups)
 
 
 def test_every_key_of_a_recipe_is_explained() -> None:
@@ -99,12 +112,13 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
 
 
 API_PAGE = REPOSITORY / "docs" / "api.md"
+LAYERS_PAGE = REPOSITORY / "docs" / "api-layers.md"
 DIRECTIVE = re.compile(r"^\.\. auto(?:class|function):: ([\w.]+)\n((?: .*\n)*)", re.MULTILINE)
 
 
-def public() -> dict[str, list[str]]:
-    """The functions and classes that docs/api.md lists, with the members of each that it lists."""
-    text = "".join(block.text for block in blocks(API_PAGE, "{eval-rst}"))
+def public(page: Path = API_PAGE) -> dict[str, list[str]]:
+    """The functions and classes that a page of the interface lists, with the members of each that it lists."""
+    text = "".join(block.text for block in blocks(page, "{eval-rst}"))
     return {path: re.findall(r"\w+", options.replace(":members:", "")) for path, options in DIRECTIVE.findall(text)}
 
 
@@ -115,9 +129,13 @@ def named(path: str) -> Any:
 
 def test_what_is_public_is_described() -> None:
     """By a docstring of its own, from which Sphinx makes the page; a name without one would be left out silently."""
-    for path, members in public().items():
+    for path, members in (public() | public(LAYERS_PAGE)).items():
         for name, thing in [(path, named(path)), *((f"{path}.{name}", getattr(named(path), name)) for name in members)]:
             assert len(inspect.getdoc(thing) or "") > 10, name
+
+
+def test_every_layer_is_listed_and_nothing_else() -> None:
+    assert sorted(public(LAYERS_PAGE)) == sorted(f"ensue.nn.{name}" for name in ensue.nn.__all__)
 
 
 def test_the_interface_is_listed() -> None:

@@ -26,6 +26,11 @@ class Browser:
     def open(self, address: str | Path) -> None:
         self.driver.get(f"file://{address}" if isinstance(address, Path) else address)
 
+    def resize(self, width: int, height: int) -> None:
+        """Gives the page a width that a window cannot have, such as a telephone's."""
+        wishes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", wishes)
+
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
 

@@ -36,7 +36,7 @@ class LinearRecurrence(Recurrent, ABC):
 
     @abstractmethod
     def coefficients(self, x: Float[Tensor, "*positions d_in"]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """a, b and the output gate (None: there is none), each (*positions, d_out)."""
+        """a, b and the output gate (None: there is none), each (..., d_out)."""
 
     def output(self, h: Tensor, gate: Tensor | None) -> tuple[Tensor, Tensor]:
         """The output and the new state, from h and the output gate."""

@@ -1,0 +1,123 @@
+"""The pages as a browser shows them: built, and read by everybody, on a telephone and on a wide screen."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from inspection.browser import browsing
+from pages import PAGES, REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+MAIN = ("index", "quickstart", "how-to", "which-tool-when", "migration", "troubleshooting", "labeling", "recipes",
+        "api", "api-layers", "layers/index", "layers/lstm", "glossary", "benchmarks", "inspector", "search")  # fmt: skip
+WIDTHS = (360, 1400)
+BEYOND = """
+return [...document.querySelectorAll("article *")].filter(e => {
+  if (e.getBoundingClientRect().right <= innerWidth + 1) return false;
+  for (let box = e; box && box !== document.body; box = box.parentElement)
+    if (getComputedStyle(box).overflowX !== "visible") return false;
+  return true;
+}).map(e => e.outerHTML.slice(0, 200))
+"""
+"""A script for what stands beyond the right edge, and in no box that scrolls."""
+
+
+class Read(HTMLParser):
+    """A page's links, its names for links, and its pictures without an alternative text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.names: set[str] = set()
+        self.silent: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.names |= {found.get("id") or ""}
+        self.links += [found.get("href" if tag == "a" else "src") or ""]
+        self.silent += [str(found)] if tag == "img" and not re.search(r"\w+ \w+", found.get("alt") or "") else []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with all pages; a warning of Sphinx is an error."""
+    pytest.importorskip("furo", reason="there is no Sphinx with its theme: make .venv/.installed-docs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", f"{folder}-trees", REPOSITORY / "docs", folder]
+    subprocess.run(command, check=True, timeout=300)
+    return folder
+
+
+def test_links_lead_somewhere_and_pictures_are_described(site: Path) -> None:
+    read = {path: Read(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+    assert len(read) > len([page for page in PAGES if (REPOSITORY / "docs") in page.parents])
+    for path, page in read.items():
+        assert page.silent == [], path.name
+        for link in page.links:
+            if re.match("[a-z]+:", link):
+                continue
+            name, _, anchor = unquote(link).partition("#")
+            target = (path.parent / name.partition("?")[0]).resolve() if name else path
+            assert target.exists(), f"{path.name}: {link}"
+            assert not anchor or target not in read or anchor in read[target].names, f"{path.name}: {link}"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_everybody_can_read_the_pages(dark: bool, site: Path, tmp_path: Path) -> None:
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        for name in MAIN:
+            browser.open(site / f"{name}.html")
+            for width in WIDTHS:
+                browser.resize(width, 900)
+                assert browser.barriers() == [], f"{name}, {width} pixels"
+
+
+def test_nothing_stands_beyond_the_edge(site: Path, tmp_path: Path) -> None:
+    with browsing(tmp_path / "browser") as browser:
+        for path in sorted(site.rglob("*.html")):
+            if "_static" not in path.parts:
+                browser.open(path)
+                for width in WIDTHS:
+                    browser.resize(width, 900)
+                    assert browser.run("return document.documentElement.scrollWidth") <= width, path.name
+                    assert browser.run(BEYOND) == [], f"{path.name}, {width} pixels"
+
+
+def test_what_stands_beyond_the_edge_is_noticed(tmp_path: Path) -> None:
+    box = '<div style="{}"><p style="width: 900px">wide</p></div>'
+    with browsing(tmp_path / "browser") as browser:
+        for style, count in (("", 1), ("overflow-x: auto", 0)):
+            (tmp_path / "page.html").write_text(f"<article>{box.format(style)}</article>", encoding="utf-8")
+            browser.open(tmp_path / "page.html")
+            browser.resize(360, 900)
+            assert len(browser.run(BEYOND)) == count
+
+
+def test_search_finds_a_page(site: Path, tmp_path: Path) -> None:
+    """From the disk, without a server."""
+    with browsing(tmp_path / "browser") as browser:
+        browser.open(f"file://{site}/search.html?q=peephole")
+        browser.until("document.querySelectorAll('ul.search li').length > 1")
+        assert any("LSTM with peepholes" in text for text in browser.texts("ul.search li"))
+
+
+def test_dark_mode_follows_the_system_and_a_button(site: Path, tmp_path: Path) -> None:
+    def is_dark() -> bool:
+        color = "getComputedStyle(document.body).backgroundColor"
+        return sum(map(int, re.findall(r"\d+", browser.run(f"return {color}"))[:3])) < 200
+
+    for dark in (False, True):
+        with browsing(tmp_path / f"browser-{dark}", dark=dark) as browser:
+            browser.open(site / "index.html")
+            assert is_dark() == dark
+            browser.run("for (const _ of [1, 2]) document.querySelector('.theme-toggle').click()")
+            seen = browser.run("return document.body.dataset.theme")
+            assert is_dark() == (seen == "dark")
+            assert seen in ("dark", "light")
