@@ -39,7 +39,9 @@ def test_each_message_of_the_parts_that_all_pass_is_on_the_page() -> None:
 def test_each_entry_has_a_cause_and_a_remedy() -> None:
     found = {name: text for name, text in entries().items() if quoted(text)}
     assert len(found) > 30
-    assert [name for name, text in found.items() if not re.search(r"\n\*\*Cause:\*\* .+\n[^#]*\n\*\*Remedy:\*\* ", text)] == []
+    assert [
+        name for name, text in found.items() if not re.search(r"\n\*\*Cause:\*\* .+\n[^#]*\n\*\*Remedy:\*\* ", text)
+    ] == []
 
 
 def test_each_kind_of_error_has_its_row() -> None:
