@@ -14,8 +14,10 @@ from pages import PAGES, REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-MAIN = ("index", "quickstart", "how-to", "which-tool-when", "migration", "troubleshooting", "labeling", "recipes",
-        "api", "api-layers", "layers/index", "layers/lstm", "glossary", "benchmarks", "inspector", "search")  # fmt: skip
+MAIN = (
+    "index", "quickstart", "how-to", "which-tool-when", "migration", "troubleshooting", "labeling", "recipes",
+    "api", "api-layers", "layers/index", "layers/lstm", "glossary", "benchmarks", "inspector", "hub", "search",
+)  # fmt: skip
 WIDTHS = (360, 1400)
 BEYOND = """
 return [...document.querySelectorAll("article *")].filter(e => {
