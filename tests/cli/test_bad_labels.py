@@ -294,3 +294,12 @@ def test_data_that_changed_are_not_gone_on_with(refused: Refused, ensue: Ensue) 
         before = contents(Path(recipe))
         assert f"{file} has changed since this run began" in refused("train", "--resume", "--out", recipe)
         assert contents(Path(recipe)) == before
+
+
+@pytest.mark.parametrize("option", ["--out", "--page"])
+def test_doubts_that_could_not_be_written_are_refused_before_a_model_is_trained(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr("ensue.annotation.doubts.doubt", None)
+    path = tmp_path / "none" / "doubts.jsonl"
+    assert f"{path}: no folder {path.parent}" in refused("doubt", tmp_path, option, path)

@@ -44,6 +44,9 @@ def doubt(
     """Rank the labels of a file that are likely wrong. Models that have not seen them find them improbable."""
     if out is not None and out.suffix not in (".jsonl", ".tsv"):
         raise EnsueError(f"{out}: expected a name that ends in .jsonl or .tsv")
+    for path in filter(None, (out, page)):
+        if not path.parent.is_dir():  # it is written after the trainings
+            raise EnsueError(f"{path}: no folder {path.parent}")
     with importing_torch():
         from ensue.annotation.doubts import doubt as doubted
         from ensue.console.reporter import ConsoleReporter
