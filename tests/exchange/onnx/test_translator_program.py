@@ -12,11 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 import ensue
+from ensue.decode.beam import best_ids
 
 from .conftest import forget
 
@@ -29,6 +34,7 @@ CONFIG = {
     "target": {"special": SPECIAL, "names": {}, "before": "", "words": "simple", "size": 6},
     "names": [], "between_names": " ", "copies": False, "source_tokens": 3, "readers": [], "forbidden": [0, 2, 3],
     "min_tokens": 0, "no_repeat_ngram": 0, "most": 3, "ratio": 0, "more": 99, "length_penalty": 1.0, "beams": 40,
+    "window": 9, "rows": 4, "tokens": 99,
 }  # fmt: skip
 
 
@@ -49,9 +55,10 @@ class Table:
 
     def run(self, _: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         if self.is_encoder:
-            return [np.zeros((1, 1), np.int64)]
+            return [np.zeros((len(inputs["ids"]), 1), np.int64)]
         length = inputs["state_0"]
-        return [self.scores[length[:, 0].clip(max=4), inputs["ids"]], length + 1]
+        scores = self.scores[length[:, 0].clip(max=4), inputs["ids"]]
+        return [scores - np.log(np.exp(scores).sum(1, keepdims=True)), length + 1]
 
 
 def log_p(ids: tuple[int, ...], token: int) -> float:
@@ -67,6 +74,11 @@ def best(alpha: float, least: int, most: int) -> tuple[int, ...]:
             total = sum(log_p(ids[:n], token) for n, token in enumerate((*ids, END)))
             found[ids] = total / (length + 1) ** alpha
     return max(found, key=lambda ids: found[ids])
+
+
+@pytest.fixture
+def ours(program: Any) -> Any:
+    return program()
 
 
 @pytest.fixture
@@ -98,7 +110,7 @@ def outputs(ours: Any, seeds: range) -> list[tuple[int, ...]]:
     found = []
     for seed in seeds:
         Table.scores = np.random.default_rng(seed).normal(size=(5, 6, 6)).astype(np.float32) * 2
-        found.append(tuple(ours.search(ours.read(["a b"])[0])))
+        found += ours.search([ours.read(["a b"])])
     return found
 
 
@@ -115,7 +127,7 @@ def test_an_early_stop_counts_the_end_symbol(program: Any) -> None:
     Table.scores = np.full((5, 6, 6), -50.0, np.float32)
     Table.scores[0, BEGIN, [END, 4]] = -0.8, -1.0
     Table.scores[1, 4, END] = 0.0
-    assert ours.search(ours.read(["a"])[0]) == [4]
+    assert ours.search([ours.read(["a"])]) == [(4,)]
 
 
 def test_what_does_not_end_counts_its_own_length(program: Any) -> None:
@@ -124,9 +136,19 @@ def test_what_does_not_end_counts_its_own_length(program: Any) -> None:
     Table.scores = np.full((5, 6, 6), -1.0, np.float32)
     Table.scores[..., END] = -math.inf
     Table.scores[..., 4] = 3.0
-    assert ours.search(ours.read(["a"])[0]) == [4, 4, 5, 4]
+    assert ours.search([ours.read(["a"])]) == [(4, 4, 5, 4)]
 
 
 def test_a_long_source_is_cut_before_its_end(program: Any) -> None:
-    inputs, _ = program().read(["a b a b a b"])
-    assert inputs["ids"].tolist() == [[4, 5, 4, END]]
+    ours = program()
+    assert ours.read(["a b a b a b"])[0] == [4, 5, 4, END]
+    inputs = ours.inputs([ours.read([text]) for text in ("a b a b a b", "b")])
+    assert inputs["ids"].tolist() == [[4, 5, 4, END], [5, END, 0, 0]]
+
+
+@given(arrays(np.float32, (3, 150), elements=st.sampled_from([-math.inf, -3.0, -1.0, 0.0])), st.integers(1, 9))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_best_ids_are_those_of_the_search_in_torch(ours: Any, scores: np.ndarray, k: int) -> None:
+    found = [ours.best_ids(scores, k), best_ids(torch.from_numpy(scores.copy()), k)]
+    real = [[ids[values > -math.inf], values[values > -math.inf]] for ids, values in found]  # of others any
+    np.testing.assert_array_equal(*real)

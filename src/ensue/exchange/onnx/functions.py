@@ -10,7 +10,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from ensue.exchange.onnx.graph import described, model_of
+from ensue.exchange.onnx.graph import described, model_of, rename
 from ensue.exchange.onnx.loops import loops_kept
 from ensue.exchange.onnx.overrides import overridden
 from ensue.exchange.onnx.sizes import Sizes
@@ -37,10 +37,15 @@ def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm
                 sizes.let(sizes.primes[size], trace.add("Shape", key, start=place, end=place + 1))
     with operations_of(trace), loops_kept(empty, trace), overridden(empty, trace):
         found = function(empty, **given)
-    outputs = []
+    outputs, names = [], {}
+    made = {name for node in trace.root.nodes for name in node.output}
     for key, tensor in found.items():
-        trace.root.nodes.append(onnx.helper.make_node("Identity", [trace.of(tensor)], [key]))
+        if (value := trace.of(tensor)) in made - names.keys():
+            names[value] = key  # no copy
+        else:
+            trace.root.nodes.append(onnx.helper.make_node("Identity", [value], [key]))
         outputs.append(described(key, tensor.dtype, [_size_name(sizes, size) for size in tensor.shape]))
+    rename(trace.root.nodes, names)
     heads = [described(key, expected.dtype, expected.sizes) for key, expected in inputs.items()]
     return model_of(trace.root.finished(name, heads, outputs))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,15 @@ def _read_by(node: onnx.NodeProto) -> Iterator[str]:
     for attribute in node.attribute:
         for inner in attribute.g.node:
             yield from _read_by(inner)
+
+
+def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
+    """Gives values other names, where they are made and where they are read, in the bodies of loops too."""
+    for node in nodes:
+        for values in (node.input, node.output):
+            values[:] = [names.get(value, value) for value in values]
+        for attribute in node.attribute:
+            rename(attribute.g.node, names)
 
 
 def described(name: str, dtype: torch.dtype, sizes: Sequence[int | str | None] | None) -> onnx.ValueInfoProto:

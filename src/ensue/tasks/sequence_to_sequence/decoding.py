@@ -54,6 +54,11 @@ def most_tokens(sources: Sources, ratio: float, search: BeamSearch, bound: int |
     return [int(tokens) for tokens in np.minimum(most, min(search.max_tokens, bound or search.max_tokens))]
 
 
+def most_rows(search: BeamSearch) -> int:
+    """The most sources that are searched together."""
+    return max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
+
+
 def outputs(
     models: Sequence[TextModel],
     sources: Sources,
@@ -70,9 +75,8 @@ def outputs(
     is given; that is for one source.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
-    batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
     with caching():
-        for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
+        for rows in by_length(sources.lengths, batch_size=most_rows(search), batch_tokens=SEARCH_TOKENS):
             model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
             of_rows = [] if demands is None else [demands[row] for row in rows.tolist()]

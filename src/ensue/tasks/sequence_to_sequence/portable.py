@@ -20,8 +20,8 @@ from ensue.tasks.contract.portable import (
     state_from,
     state_tensors,
 )
-from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
-from ensue.tasks.sequence_to_sequence.task import most_written
+from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS, SEARCH_TOKENS, most_rows
+from ensue.tasks.sequence_to_sequence.task import WINDOW, most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.words.contextual import ContextualFeatures
@@ -75,7 +75,10 @@ def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) ->
         scores, after = both.model.step(ids, state_from(like, state))
         tensors = state_tensors(after, "state")
         changed = {name: tensor for name, tensor in tensors.items() if tensor is not state[name]}
-        return {"scores": scores, **{name.replace("state", "next", 1): tensor for name, tensor in changed.items()}}
+        return {
+            "scores": scores.log_softmax(-1),
+            **{name.replace("state", "next", 1): tensor for name, tensor in changed.items()},
+        }
 
     source = {
         "ids": TensorForm(("batch", "source"), torch.int64),
@@ -104,6 +107,9 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: PortableOrigins) -
         "most": min(search.max_tokens, most_written(writer.recipe.decoder) or search.max_tokens),
         **{name: getattr(search, field) for name, field in by_option_names(BeamSearch).items()},
         "forbidden": [phrase[0] for phrase in search.forbidden],
+        "window": WINDOW,
+        "rows": most_rows(search),
+        "tokens": SEARCH_TOKENS,
         "readers": [reading.settings for reading in origins.readings],
     }
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ import onnxruntime
 from subwords import reader as reader_of
 from tokenizers import Tokenizer
 
+from ensue.data.buckets import by_length
+from ensue.decode.frontier import Frontier
+from ensue.decode.search import BeamSearch
 from ensue.text.words import written
 
 HERE = Path(__file__).parent
@@ -22,11 +26,20 @@ SOURCE, TARGET = config["source"], config["target"]
 reader, writer = (Tokenizer.from_file(str(HERE / f"{side}.json")) for side in ("source", "target"))
 encoder, decoder = (onnxruntime.InferenceSession(HERE / f"{part}.onnx") for part in ("encoder", "decoder"))
 NEXT = [output.name for output in decoder.get_outputs()]
+CHANGING = [name.replace("next", "state", 1) for name in NEXT[1:]]
+STATE = {given.name for given in decoder.get_inputs()}
+SEARCH = BeamSearch(
+    width=config["beams"],
+    length_penalty=config["length_penalty"],
+    min_tokens=config["min_tokens"],
+    no_repeat_ngram=config["no_repeat_ngram"],
+    forbidden=tuple((id,) for id in config["forbidden"]),
+)
 readers = list(map(reader_of, config["readers"]))  # of the layers of other models
 
 
 def read(columns):
-    """The inputs for a source, and the words of it that have no ids but can be copied."""
+    """The ids of a source, its words, and those that have no ids but can be copied."""
     ids, words, copied = [], [], {}
     for place, text in enumerate(columns):
         if place in config["names"]:
@@ -42,58 +55,52 @@ def read(columns):
             ids.append(copied.setdefault(whole[start:end], SOURCE["size"] + len(copied)) if is_copied else id)
             words.append(whole[start:end])
     words, most = words + [""] * (len(ids) - len(words)), config["source_tokens"] or None
-    ids, words = [*ids[:most], SOURCE["special"]["<end>"]], [*words[:most], ""]
-    found = {"ids": [ids], "lengths": [len(ids)]}
+    return [*ids[:most], SOURCE["special"]["<end>"]], [*words[:most], ""], list(copied)
+
+
+def inputs(sources):
+    """The inputs of the encoder for some sources, padded."""
+    lengths = [len(ids) for ids, _, _ in sources]
+    found = {"ids": [ids + [0] * (max(lengths) - len(ids)) for ids, _, _ in sources], "lengths": lengths}
     for other in readers:
-        found |= other.inputs([words])
+        found |= other.inputs([words for _, words, _ in sources])
     types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
-    return {x.name: np.asarray(found[x.name], types[x.type]) for x in encoder.get_inputs()}, list(copied)
+    return {x.name: np.asarray(found[x.name], types[x.type]) for x in encoder.get_inputs()}
 
 
-def blocked(scores, history):
-    """The scores without what may not come next."""
-    scores[:, config["forbidden"]] = -math.inf
-    if len(history[0]) < config["min_tokens"]:
-        scores[:, TARGET["special"]["<end>"]] = -math.inf
-    n = config["no_repeat_ngram"]
-    for row, ids in enumerate(history if n else []):
-        last = ids[len(ids) - n + 1 :]
-        scores[row, [ids[t + n - 1] for t in range(len(ids) - n + 1) if ids[t : t + n - 1] == last]] = -math.inf
-    return scores
+def best_ids(scores, k):
+    """The ids of the `k` largest scores of each row (all, if there are fewer), ascending, and the scores."""
+    count, size = scores.shape
+    groups = max(1, min(64, size // (2 * k)))  # the k-th largest of some maxima is below the k best
+    maxima = scores[:, : size // groups * groups].reshape(count, groups, -1).max(1)
+    least = np.partition(maxima, -min(k, size), 1)[:, -min(k, size)]
+    rows, ids = np.divmod(np.flatnonzero(scores >= least[:, None]), size)
+    best = np.lexsort((ids, -scores[rows, ids], rows))  # of equal ones the smaller id
+    chosen = np.sort(best[np.searchsorted(rows, np.arange(count))[:, None] + np.arange(min(k, size))], 1)
+    return ids[chosen], scores[rows[chosen], ids[chosen]].astype(np.float64)
 
 
-def search(source):
-    """The best output of a beam search: of equal ones the earlier parent, then the smaller id."""
-    begin, end = TARGET["special"]["<begin>"], TARGET["special"]["<end>"]
-    start = encoder.run(None, source)
-    state = {x.name: leaf for x, leaf in zip(encoder.get_outputs(), start, strict=True)}
-    state = {x.name: state[x.name] for x in decoder.get_inputs() if x.name in state}
-    limit = min(config["most"], math.ceil(source["ids"].size * config["ratio"]) + config["more"])
-    alpha = config["length_penalty"]
-    history, totals, last, best = [[]], np.zeros(1), [begin], {True: (-math.inf, []), False: (-math.inf, [])}
-    for length in range(1, limit + 2):
-        scores, *leaves = decoder.run(NEXT, {"ids": np.array(last, np.int64), **state})
-        state |= {name.replace("next", "state", 1): leaf for name, leaf in zip(NEXT[1:], leaves, strict=True)}
-        scores = scores - scores.max(1, keepdims=True)
-        scores = blocked(scores - np.log(np.exp(scores).sum(1, keepdims=True)), history).astype(np.float64)
-        sums = (totals[:, None] + scores).ravel()
-        chosen = [place for place in np.argsort(-sums, kind="stable")[: config["beams"]] if sums[place] > -math.inf]
-        going = []
-        for place in chosen:
-            parent, id = divmod(int(place), scores.shape[1])
-            if id == end:
-                best[True] = max(best[True], (sums[place] / length**alpha, history[parent]), key=lambda one: one[0])
-            elif length <= limit:
-                going.append((sums[place], parent, id))
-        if length > limit:
-            for total, tokens in zip(totals, history, strict=True):
-                best[False] = max(best[False], (total / (length - 1) ** alpha, tokens), key=lambda one: one[0])
-        if not going or going[0][0] / (limit + 1) ** alpha <= best[True][0]:
-            break
-        totals, rows, last = (list(column) for column in zip(*going, strict=True))
-        totals, history = np.array(totals), [[*history[row], id] for row, id in zip(rows, last, strict=True)]
-        state = {name: leaf[rows] for name, leaf in state.items()}
-    return best[best[True][0] > -math.inf][1]
+def search(sources):
+    """The best output for each of some sources, by the beam search of ensue."""
+    start = zip((x.name for x in encoder.get_outputs()), encoder.run(None, inputs(sources)), strict=True)
+    state = {name: leaf for name, leaf in start if name in STATE}
+    limits = [min(config["most"], math.ceil(len(ids) * config["ratio"]) + config["more"]) for ids, _, _ in sources]
+    searches = [SEARCH.for_input(max_tokens=limit) for limit in limits]
+    frontier, ids = (
+        Frontier(SEARCH, searches, TARGET["special"]["<end>"]),
+        [TARGET["special"]["<begin>"]] * len(sources),
+    )
+    memory, texts = {name: leaf for name, leaf in state.items() if name not in CHANGING}, np.arange(len(sources))
+    while len(ids):
+        scores, *leaves = decoder.run(NEXT, {"ids": np.asarray(ids, np.int64), **state})
+        scores[:, frontier.forbidden.always] = -math.inf
+        for place in frontier.blocked():
+            scores[place] = -math.inf
+        rows, ids = frontier.advance(*best_ids(scores, SEARCH.width), None)
+        state |= {name: leaf[rows] for name, leaf in zip(CHANGING, leaves, strict=True)}
+        if not np.array_equal(texts, texts := texts[rows]):  # what a source is remembered by
+            state |= {name: leaf[texts] for name, leaf in memory.items()}
+    return [found[0].ids for found in frontier.results()]
 
 
 def text_of(ids, copied):
@@ -105,9 +112,18 @@ def text_of(ids, copied):
     return written(words, joins_marks=TARGET["words"] == "simple")
 
 
+def outputs(sources):
+    """The outputs for sources, in order; those of similar length are searched together."""
+    found, lengths = {}, np.array([len(ids) for ids, _, _ in sources])
+    for some in by_length(lengths, batch_size=config["rows"], batch_tokens=config["tokens"]):
+        found |= zip(some.tolist(), search([sources[number] for number in some]), strict=True)
+    return [text_of(found[number], copied) for number, (_, _, copied) in enumerate(sources)]
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         sys.exit(f"{sys.argv[1]}: this program takes no arguments; `ensue predict` has --glossary and --keep-markup")
-    for line in sys.stdin:
-        source, copied = read(line.rstrip("\r\n").split("\t"))
-        print(re.sub(r"[\r\n\t]", " ", text_of(search(source), copied)))
+    together = 1 if sys.stdin.isatty() else config["window"]
+    while lines := list(islice(sys.stdin, together)):
+        for text in outputs([read(line.rstrip("\r\n").split("\t")) for line in lines]):
+            print(re.sub(r"[\r\n\t]", " ", text))
