@@ -15,8 +15,7 @@ from torch import Tensor
 from decode.naive_beam import exact_best, naive_beam_search
 from decode.toy_steppers import Read, Toy
 from ensue.decode import beam
-from ensue.decode.beam import beam_search
-from ensue.decode.beam import best_ids
+from ensue.decode.beam import beam_search, best_ids
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import BeamSearch, InputSearch

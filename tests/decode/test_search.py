@@ -11,8 +11,7 @@ import torch
 
 from decode.toy_steppers import Toy
 from ensue.decode import beam
-from ensue.decode.beam import beam_search
-from ensue.decode.beam import best_ids, continuations
+from ensue.decode.beam import beam_search, best_ids, continuations
 from ensue.decode.candidates import best_places
 from ensue.decode.frontier import Frontier
 from ensue.decode.phrases import Requirements
