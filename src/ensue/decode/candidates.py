@@ -1,8 +1,8 @@
 """The best continuations of the rows of an input together, with a rule for ties.
 
 Of equal scores the smaller parent is better, then the smaller id. What a row has is found where the model is
-(`beam.py`); what is left of it is small, and is handled in numpy, whose calls take less time than torch's. Exports carry this
-file.
+(`beam.py`); what is left of it is small, and is handled in numpy, whose calls take less time than torch's. Exports
+carry this file.
 
 The hypotheses of a step of beam search are arrays: B inputs that are not done, S slots of each, t tokens, C required
 phrases, K continuations. A record of all that was considered is a tree of beginnings.

@@ -37,7 +37,8 @@ def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm
                 sizes.let(sizes.primes[size], trace.add("Shape", key, start=place, end=place + 1))
     with operations_of(trace), loops_kept(empty, trace), overridden(empty, trace):
         found = function(empty, **given)
-    outputs, names = [], {}
+    outputs = []
+    names: dict[str, str] = {}
     made = {name for node in trace.root.nodes for name in node.output}
     for key, tensor in found.items():
         if (value := trace.of(tensor)) in made - names.keys():
