@@ -27,14 +27,8 @@ reader, writer = (Tokenizer.from_file(str(HERE / f"{side}.json")) for side in ("
 encoder, decoder = (onnxruntime.InferenceSession(HERE / f"{part}.onnx") for part in ("encoder", "decoder"))
 NEXT = [output.name for output in decoder.get_outputs()]
 CHANGING = [name.replace("next", "state", 1) for name in NEXT[1:]]
-STATE = {given.name for given in decoder.get_inputs()}
-SEARCH = BeamSearch(
-    width=config["beams"],
-    length_penalty=config["length_penalty"],
-    min_tokens=config["min_tokens"],
-    no_repeat_ngram=config["no_repeat_ngram"],
-    forbidden=tuple((id,) for id in config["forbidden"]),
-)
+SETTINGS = {name: config[name] for name in ("length_penalty", "min_tokens", "no_repeat_ngram")}
+SEARCH = BeamSearch(config["beams"], forbidden=tuple((id,) for id in config["forbidden"]), **SETTINGS)
 readers = list(map(reader_of, config["readers"]))  # of the layers of other models
 
 
@@ -60,8 +54,8 @@ def read(columns):
 
 def inputs(sources):
     """The inputs of the encoder for some sources, padded."""
-    lengths = [len(ids) for ids, _, _ in sources]
-    found = {"ids": [ids + [0] * (max(lengths) - len(ids)) for ids, _, _ in sources], "lengths": lengths}
+    rows, lengths = [ids for ids, _, _ in sources], [len(ids) for ids, _, _ in sources]
+    found = {"ids": [ids + [0] * (max(lengths) - len(ids)) for ids in rows], "lengths": lengths}
     for other in readers:
         found |= other.inputs([words for _, words, _ in sources])
     types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
@@ -83,13 +77,10 @@ def best_ids(scores, k):
 def search(sources):
     """The best output for each of some sources, by the beam search of ensue."""
     start = zip((x.name for x in encoder.get_outputs()), encoder.run(None, inputs(sources)), strict=True)
-    state = {name: leaf for name, leaf in start if name in STATE}
+    state = {name: leaf for name, leaf in start if name in [given.name for given in decoder.get_inputs()]}
     limits = [min(config["most"], math.ceil(len(ids) * config["ratio"]) + config["more"]) for ids, _, _ in sources]
-    searches = [SEARCH.for_input(max_tokens=limit) for limit in limits]
-    frontier, ids = (
-        Frontier(SEARCH, searches, TARGET["special"]["<end>"]),
-        [TARGET["special"]["<begin>"]] * len(sources),
-    )
+    frontier = Frontier(SEARCH, [SEARCH.for_input(max_tokens=limit) for limit in limits], TARGET["special"]["<end>"])
+    ids = [TARGET["special"]["<begin>"]] * len(sources)
     memory, texts = {name: leaf for name, leaf in state.items() if name not in CHANGING}, np.arange(len(sources))
     while len(ids):
         scores, *leaves = decoder.run(NEXT, {"ids": np.asarray(ids, np.int64), **state})
@@ -123,7 +114,6 @@ def outputs(sources):
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         sys.exit(f"{sys.argv[1]}: this program takes no arguments; `ensue predict` has --glossary and --keep-markup")
-    together = 1 if sys.stdin.isatty() else config["window"]
-    while lines := list(islice(sys.stdin, together)):
+    while lines := list(islice(sys.stdin, 1 if sys.stdin.isatty() else config["window"])):
         for text in outputs([read(line.rstrip("\r\n").split("\t")) for line in lines]):
             print(re.sub(r"[\r\n\t]", " ", text))
