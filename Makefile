@@ -23,7 +23,7 @@ COUNT  ?= 8
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow fuzz mutants check check-static format docs dist lowest bench clean
+.PHONY: help quickstart test slow fuzz mutants check check-static format docs notebooks dist lowest bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ check-static: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs  ## the documentation as pages in docs/_build
 	@$(BIN)/sphinx-build -q -W -b html docs docs/_build
 
+notebooks: $(VENV)/.installed-notebooks  ## the notebooks executed, their outputs kept in them
+	@$(BIN)/python notebooks/execute.py
+
 dist: $(VENV)/.installed-release  ## what a release uploads, in the folder DIST (dist), built and checked; nothing is uploaded
 	@mkdir -p build && $(BIN)/python -m build --no-isolation --outdir $(DIST) . > build/dist.log || { cat build/dist.log >&2; exit 1; }
 	@$(BIN)/twine check --strict $(DIST)/* && $(BIN)/cffconvert --validate
@@ -91,6 +94,9 @@ $(VENV)/.installed-parity: $(VENV)/.installed-test
 
 $(VENV)/.installed-browser: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[browser]' && touch $@
+
+$(VENV)/.installed-notebooks: $(VENV)/.installed
+	@$(INSTALL) --editable '.[notebooks]' && touch $@
 
 $(VENV)/.installed-mutants: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[mutants]' && touch $@

@@ -14,6 +14,7 @@ PAGES = sorted(
 )
 README = REPOSITORY / "README.md"
 BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
+API_PAGE = REPOSITORY / "docs" / "api.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
 TESTED_ELSEWHERE = ("docs/adding-a-task.md", "docs/extending.md")
 """What they add has to be installed first; tests/cli/test_adding_a_task.py and tests/test_extending.py run them."""
@@ -75,3 +76,12 @@ def sentences(page: Path) -> list[str]:
 
 def words_of(sentence: str) -> int:
     return len(re.findall(r"[^\W_][\w'’.,-]*", sentence))
+
+
+DIRECTIVE = re.compile(r"^\.\. auto(?:class|function):: ([\w.]+)\n((?: .*\n)*)", re.MULTILINE)
+
+
+def public(page: Path = API_PAGE) -> dict[str, list[str]]:
+    """The functions and classes that a page of the interface lists, with the members of each that it lists."""
+    text = "".join(block.text for block in blocks(page, "{eval-rst}"))
+    return {path: re.findall(r"\w+", options.replace(":members:", "")) for path, options in DIRECTIVE.findall(text)}

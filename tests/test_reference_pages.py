@@ -29,6 +29,7 @@ from pages import (
     first_cells,
     name_of,
     prose,
+    public,
 )
 
 
@@ -111,15 +112,7 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
     return parameters(namespace["function"])
 
 
-API_PAGE = REPOSITORY / "docs" / "api.md"
 LAYERS_PAGE = REPOSITORY / "docs" / "api-layers.md"
-DIRECTIVE = re.compile(r"^\.\. auto(?:class|function):: ([\w.]+)\n((?: .*\n)*)", re.MULTILINE)
-
-
-def public(page: Path = API_PAGE) -> dict[str, list[str]]:
-    """The functions and classes that a page of the interface lists, with the members of each that it lists."""
-    text = "".join(block.text for block in blocks(page, "{eval-rst}"))
-    return {path: re.findall(r"\w+", options.replace(":members:", "")) for path, options in DIRECTIVE.findall(text)}
 
 
 def named(path: str) -> Any:
