@@ -32,6 +32,18 @@ CLAIMS = {
             strange.append(sum(word not in set(text.split()) for word in written) / len(written))
         assert strange[0] < 0.05 < 0.1 < strange[1]
     """,
+    "2-tagger": """
+        of_known, of_new = ([tagger.evaluate(work / file).f1 for tagger in taggers.values()]
+                            for file in ("names-valid.txt", "names-test.txt"))
+        assert min(of_known[1:]) > 0.98
+        assert all(new <= known for new, known in zip(of_new, of_known))
+        assert of_new[1] - of_new[0] > 0.05 > abs(of_new[2] - of_new[1])
+        of_classes = tagger.evaluate(work / "names-test.txt").as_json()["per_label"]
+        assert of_classes["LOC"]["f1"] >= max(of_classes["ORG"]["f1"], of_classes["PER"]["f1"])
+        labels = [path.labels[0] for path in unsure.paths]
+        assert labels[:2] == ["B-ORG", "B-PER"]
+        assert unsure.paths[0].labels == unsure.labels
+    """,
 }
 """What the text of each notebook says of its results, over the names in its cells."""
 
