@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 import typer
@@ -278,3 +279,22 @@ def test_code_blocks_say_their_language() -> None:
         assert set(fences[1::2]) <= {""}, name_of(page)
         for block in blocks(page, "python"):
             ast.parse(block.text)
+
+
+def test_the_film_is_light_and_fetches_nothing() -> None:
+    """It is an image, so what moves has to be in its own styles."""
+    film = (REPOSITORY / "docs" / "terminal.svg").read_text(encoding="utf-8")
+    assert len(film.encode()) < 200_000
+    root = ElementTree.fromstring(film)
+    names = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert names == {"svg", "title", "style", "defs", "g", "rect", "text", "use"}
+    style = next(element.text or "" for element in root.iter() if element.tag.endswith("style"))
+    assert "@keyframes" in style
+    for mode in ("prefers-color-scheme:dark", "prefers-reduced-motion:reduce"):
+        assert mode in style
+    assert not re.search(r"https?://(?!www\.w3\.org)|url\(|@import|/root|/home|/tmp", film)
+    said = "".join(root.itertext())
+    for command in re.findall(r"^ensue (\w+)", "\n".join(film.split("$ ")[1:]), re.M):
+        assert command in commands_of(app).commands
+    assert "ensue quickstart" in said
+    assert "best so far" in said
