@@ -71,6 +71,19 @@ def test_links_lead_somewhere_and_pictures_are_described(site: Path) -> None:
             assert not anchor or target not in read or anchor in read[target].names, f"{path.name}: {link}"
 
 
+def test_no_formula_shows_its_source(site: Path) -> None:
+    pages = [path.read_text(encoding="utf-8") for path in site.rglob("*.html") if "_static" not in path.parts]
+    formulas = [formula for page in pages for formula in re.findall(r"<math.*?</math>", page, re.DOTALL)]
+    assert len(formulas) > 300
+    assert [formula for formula in formulas if re.search(r"[\\&](?!#?\w+;)", formula)] == []
+
+
+def test_no_page_asks_another_server(site: Path) -> None:
+    asked = r"<(?:script|link|img|iframe)[^>]* (?:src|href)=\"(?:https?:)?//[^>]*"
+    for path in site.rglob("*.html"):
+        assert re.findall(asked, path.read_text(encoding="utf-8")) == [], path.name
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_everybody_can_read_the_pages(dark: bool, site: Path, tmp_path: Path) -> None:
     with browsing(tmp_path / "browser", dark=dark) as browser:

@@ -10,7 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
   if (search && !document.querySelector("h1")) search.insertAdjacentHTML("beforebegin", "<h1>Search</h1>");
   // what scrolls sideways is reached by the tab key, and only while it scrolls
   const focus = () => {
-    for (const box of document.querySelectorAll("article pre, article .table-wrapper, article p:has(> img)")) {
+    for (const box of document.querySelectorAll("article pre, article .table-wrapper, article .formula, article p:has(> img)")) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     }
