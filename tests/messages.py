@@ -104,3 +104,8 @@ def said(message: str) -> bool:
     files = [file for file, code in sources().items() if all(word in code for word in words)]
     longest = max(message.split(GAP), key=len)
     return any(message in texts_of(file) for file in sorted(files, key=lambda file: longest not in sources()[file]))
+
+
+def quoted(text: str) -> list[str]:
+    """The messages of a page or a part of it: each is an item of its list, in code."""
+    return [found[1].strip() for found in re.findall(r"^- (`+)(.+)\1$", text, re.MULTILINE)]

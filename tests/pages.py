@@ -15,6 +15,7 @@ PAGES = sorted(
 README = REPOSITORY / "README.md"
 BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
 API_PAGE = REPOSITORY / "docs" / "api.md"
+TROUBLESHOOTING_PAGE = REPOSITORY / "docs" / "troubleshooting.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
 TESTED_ELSEWHERE = ("docs/adding-a-task.md", "docs/extending.md")
 """What they add has to be installed first; tests/cli/test_adding_a_task.py and tests/test_extending.py run them."""

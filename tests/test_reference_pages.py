@@ -19,12 +19,14 @@ from ensue.metrics.labeling import LabelingTally
 from ensue.metrics.language import LanguageScores
 from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import TASKS, task_entry
+from messages import messages, quoted
 from pages import (
     BENCHMARKS_PAGE,
     PAGES,
     README,
     RECIPES_PAGE,
     REPOSITORY,
+    TROUBLESHOOTING_PAGE,
     blocks,
     first_cells,
     name_of,
@@ -76,6 +78,16 @@ def test_the_side_bar_has_short_groups() -> None:
     groups = [block.text.split("\n\n") for block in blocks(REPOSITORY / "docs" / "index.md", "{toctree}")]
     assert len(groups) > 5
     assert all(":caption:" in options and len(names.splitlines()) < 10 for options, names in groups)
+
+
+PASSED_BY_ALL = ("cli/", "recipe/", "runs/", "training/", "data/files.py", "data/decoding.py", "data/lines.py")
+"""The parts whose messages are all on the page: whoever trains or uses a model passes them."""
+
+
+def test_each_message_of_the_parts_that_all_pass_is_on_the_page() -> None:
+    """A new message there comes with its cause and its remedy."""
+    on_page = set(quoted(TROUBLESHOOTING_PAGE.read_text(encoding="utf-8")))
+    assert sorted({message.text for message in messages(PASSED_BY_ALL)} - on_page) == []
 
 
 def test_every_key_of_a_recipe_is_explained() -> None:
