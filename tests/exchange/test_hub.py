@@ -8,14 +8,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cli.conftest import Ensue, ensue, refused  # noqa: F401 (fixtures)
 from ensue import load, push, train
 from ensue.errors import EnsueError, RunError
+from ensue.exchange.pushing import HOW, _body
 from ensue.hub import Repository, run_name
 from ensue.notices import Notice
 from ensue.runs.directory import RunDirectory
@@ -263,6 +267,46 @@ def test_what_is_refused_before_anything_is_sent(hub: Hub, run: Path, tmp_path: 
     assert hub.requests == []
 
 
+PATHS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0`", exclude_categories=["Cc", "Zl", "Zp"]), min_size=1
+)
+
+
+@given(PATHS, PATHS)
+@example(".", "a b/'c'\"d\\\\e.txt")
+@example("run", "$x/(y)*.txt")
+def test_a_card_has_no_path_of_this_machine(path: str, data: str) -> None:
+    """Whatever characters are in it; words of the text that are spelled like it stay."""
+    data = f"/home/{data}"
+    card = """# name
+
+A run of a . in a table | . | run
+
+- training: `{data}` (tsv), 10% of {data}
+
+## Use
+
+```
+echo "The bill ." | ensue predict {quoted}
+ensue predict {quoted} FILE > labeled
+```
+
+```python
+model = ensue.load({path!r})
+```
+
+## Repeat
+
+```
+ensue train {quoted}/recipe.toml --out ANOTHER
+```
+"""
+    written = card.format(path=path, quoted=shlex.quote(path), data=data)
+    expected = card.format(path="hf:me/x", quoted="hf:me/x", data="DATA").replace("hf:me/x/recipe", "recipe")
+    expected = expected.replace("# name", "# x").replace("## Use\n", f"## Use\n\n{HOW}\n")
+    assert _body(written, Path("/nowhere/at/all"), Repository("me/x"), {data: "DATA"}) == expected
+
+
 @pytest.mark.parametrize("status", ["401", "403", "500", "none"])
 def test_an_upload_that_is_refused_is_one_line(
     hub: Hub, run: Path, monkeypatch: pytest.MonkeyPatch, status: str
@@ -289,6 +333,7 @@ def test_commands_take_runs_of_the_hub(
     run: Path,
     pushed: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     ensue: Ensue,  # noqa: F811
     refused: Callable[..., str],  # noqa: F811
 ) -> None:
@@ -302,6 +347,10 @@ def test_commands_take_runs_of_the_hub(
     assert ensue("predict", found[1], texts, "--json").out == expected.out != ""
     assert refused("predict", "hf:me/missing", texts).startswith("hf:me/missing: manifest.json: not found")
     assert refused("push", run, "me/third").endswith("its card has no license; --license names one, such as mit")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("typer.prompt", lambda question, err: "cc0-1.0")
+    assert ensue("push", run, "me/third").status == 0
+    assert b"license: cc0-1.0" in hub.commits["me/third"][-1][1]["README.md"]
     assert refused("train", "char-lstm", "--train", texts, "--out", "hf:me/x").startswith("hf:me/x: --out names a dir")
 
 

@@ -63,7 +63,7 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
         card.data = hub.ModelCardData(**{**facts, **card.data.to_dict()})
         if not card.data.license:
             raise RunError(f"{source.path}: its card has no license; --license names one, such as mit")
-        card.text = "\n" + _body(card.text, source, repository, names)
+        card.text = "\n" + _body(card.text, source.path, repository, names)
         write_text(target / "README.md", str(card))
         files = sorted(path for path in target.rglob("*") if path.is_file())
         with repository.told():
@@ -144,21 +144,25 @@ def _facts(hub: Any, run: RunDirectory, repository: Repository, *, license: str,
     }  # fmt: skip
 
 
-def _body(text: str, run: RunDirectory, repository: Repository, names: Mapping[str, str]) -> str:
+def _body(text: str, run: Path, repository: Repository, names: Mapping[str, str]) -> str:
     """The text of a card that is read elsewhere: without samples and paths of this machine."""
     location, title = str(repository), repository.name.rpartition("/")[2]
     text = re.sub(r"^# .*\n", lambda _: f"# {title}\n", text.lstrip("\n"), count=1)
     text = re.sub(r"^## Sample\n.*?(?=^## |\Z)", "", text, flags=re.M | re.S)
     text = re.sub(r"(,?) [Ee]very report in `metrics\.jsonl`\.", lambda found: "." * len(found[1]), text)
-    for path in {*_LOADED.findall(text), repr(str(run.path.absolute()))}:
+    paths = {str(run.absolute())}
+    for written in _LOADED.findall(text):
         with suppress(ValueError, SyntaxError):  # of a line that somebody has edited
-            plain = ast.literal_eval(path)
-            quoted, names = re.escape(shlex.quote(plain)), {**names, plain: location}
-            text = re.sub(rf"(?<!\S){quoted}/recipe\.toml(?!\S)", "recipe.toml", text)
-            text = re.sub(rf"(?<=\S ){quoted}(?=$| )", location, text, flags=re.M)
+            paths.add(ast.literal_eval(written))
     text = _LOADED.sub(lambda _: f"model = ensue.load({location!r})", text)
-    text = re.sub(r"^## Use\n", lambda found: f"{found[0]}\n{HOW}\n", text, flags=re.M)
-    for old, new in sorted(names.items(), key=lambda item: -len(item[0])):
+    blocks = text.split("```")
+    for path in paths:
+        quoted = re.escape(shlex.quote(path))
+        for number in range(1, len(blocks), 2):  # elsewhere a short path is a word of the text
+            block = re.sub(rf"(?<= ){quoted}/recipe\.toml(?=\s)", "recipe.toml", blocks[number])
+            blocks[number] = re.sub(rf"(?<= ){quoted}(?=\s)", lambda _: location, block)
+    text = re.sub(r"^## Use\n", lambda found: f"{found[0]}\n{HOW}\n", "```".join(blocks), flags=re.M)
+    for old, new in sorted([*names.items(), *dict.fromkeys(paths, location).items()], key=lambda item: -len(item[0])):
         text = text.replace(f"`{old}`", f"`{new}`")
         text = text.replace(old, new) if re.search(r"[/\\]", old) else text
     return text
