@@ -107,6 +107,17 @@ def test_running_text_has_no_rows(written: Written) -> None:
         TextSource(written(TEXTS, {}))
 
 
+def test_a_column_that_is_not_what_its_features_say(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet  # noqa: PLC0415
+
+    feature = {"feature": {"_type": "ClassLabel", "names": ["a", "b"]}}
+    told = {"huggingface": json.dumps({"info": {"features": {"x": feature}}})}
+    table = pyarrow.table({"x": [1, None]}).replace_schema_metadata(told)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert list(json_lines(tmp_path / "a.parquet")) == ['{"x": 1}\n{"x": null}\n']
+
+
 def test_values_that_json_has_not(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet  # noqa: PLC0415

@@ -201,7 +201,7 @@ def _naming(feature: Any) -> Callable[[Any], Any] | None:
     if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
         return partial(_named, feature["names"])
     inner = _naming(feature.get("feature"))
-    return inner and (lambda values: None if values is None else [inner(value) for value in values])
+    return inner and (lambda values: list(map(inner, values)) if isinstance(values, list) else values)
 
 
 def _named(names: list[str], number: Any) -> Any:

@@ -76,6 +76,24 @@ def test_a_token_of_many_words_is_read_in_little_time() -> None:
     assert time.perf_counter() - start < 20
 
 
+def test_a_long_paragraph_is_read_in_time_with_its_length_and_not_held() -> None:
+    start, found = time.perf_counter(), 0
+    chunks = iter(["This is a sentence of a corpus. 😀\n"] * 160_000)
+    parts = FORMAT.read(Lines(chunks, "x"))
+    assert len(next(parts).words) + len(next(chunks)) > 1_000
+    for part in parts:
+        assert len(part.words) <= 2_000
+        assert (part.line, part.document) == (1, 0)
+        found += len(part.words)
+    assert found > 5_000_000
+    assert time.perf_counter() - start < 10
+
+
+def test_wide_blanks_alone_are_no_paragraph() -> None:
+    found = read("a\n\n\u3000\n\nb\n")
+    assert [("".join(part.words), part.document) for part in found] == [("a", 0), ("b", 1)]
+
+
 def test_any_labels_keep_every_character() -> None:
     choose = random.Random(0)
     for _ in range(200):

@@ -10,11 +10,11 @@ everything else is `inside`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
 
 from ensue.data.detection.signs import is_conllu
-from ensue.data.lines import Lines, paragraphs
+from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.conllu import Conllu, Piece, opens_paragraph, pieces
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
@@ -80,11 +80,7 @@ class RunningText(Format):
         if is_conllu(lines.head(SAMPLE_ROWS)):
             yield from _treebank(lines)
             return
-        for number, paragraph in enumerate(paragraphs(lines, lambda _: False)):
-            text = " ".join("".join(paragraph.lines).split())
-            for part in _parts(text):
-                source = SourceLines(lines.name, part)
-                yield Sentence(tuple(part.rstrip()), {}, paragraph.first, source, number)
+        yield from _plain(lines, lines.name)
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """The labels that follow from a treebank. Raises DataError (file:line) for plain text."""
@@ -205,15 +201,30 @@ def _labels(piece: Piece, end: str) -> Iterator[str]:
     yield end
 
 
+def _plain(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Sentence]:
+    """The paragraphs of plain text in parts. No more than a part and a line is held, also of a long paragraph."""
+    text, number, first = "", 0, 1
+    for place, line in chain(lines, [(0, "")]):
+        words = " ".join(line.split())
+        if words:
+            *parts, text = _parts(f"{text} {words}" if text else words)
+        else:
+            parts = [text + "\n"] if text and is_blank(line) else []
+        for part in parts:
+            yield Sentence(tuple(part.rstrip()), {}, first, SourceLines(name, part), number)
+        if is_blank(line):
+            number, first, text = number + bool(text), first if not text else place + 1, ""
+
+
 def _parts(text: str) -> Iterator[str]:
-    """A paragraph in parts of at most `LONGEST` characters. They end with a sentence's sign or a blank, if there is
-    one; the last one ends with a line end.
-    """
-    while len(text) > LONGEST:
-        blanks = [place for place in range(1, LONGEST) if text[place] == " "]
-        signs = [place for place in blanks if text[place - 1] in _ENDS]
-        signs += [place for place in range(1, LONGEST) if text[place - 1] in _END_WITHOUT_BLANK]
+    """A text in parts of at most `LONGEST` characters. They end with a sentence's sign or a blank, if there is one."""
+    start = 0
+    while len(text) - start > LONGEST:
+        piece = text[start : start + LONGEST + 1]
+        blanks = [place for place in range(1, LONGEST) if piece[place] == " "]
+        signs = [place for place in blanks if piece[place - 1] in _ENDS]
+        signs += [place for place in range(1, LONGEST) if piece[place - 1] in _END_WITHOUT_BLANK]
         cut = max(signs) if signs else blanks[-1] if blanks else LONGEST
-        yield text[:cut] + (" " if text[cut] == " " else "")
-        text = text[cut:].lstrip()
-    yield text + "\n"
+        yield piece[:cut] + (" " if piece[cut] == " " else "")
+        start += cut + (piece[cut] == " ")
+    yield text[start:]
