@@ -164,23 +164,28 @@ def best_temperature(gold: NDArray[np.bool_], probabilities: NDArray[np.floating
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
     shares = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)
     if multiple:
-        gold, logits = gold.reshape(-1, 1), np.log(shares / (1 - shares)).reshape(-1, 1)
-        logits, gold = np.hstack((logits, np.zeros_like(logits))), np.hstack((gold, ~gold))
+        logits = np.log(shares / (1 - shares))
+        is_right = (logits >= 0) == gold
     else:
         known = gold.any(1)
         logits, gold = np.log(shares[known]), gold[known]
-    right = gold.argmax(1)
-    if (logits.argmax(1) == right).all():
+        is_right = logits.argmax(1) == gold.argmax(1)
+        logits -= logits.max(1, keepdims=True)
+    if is_right.all():
         return 1.0
 
-    def surprisal(inverse: float) -> float:
+    def slope(inverse: float) -> float:
+        """The derivative of the surprisal with respect to the inverse of the temperature."""
         scaled = inverse * logits
-        most = scaled.max(1)
-        own = scaled[np.arange(len(right)), right]
-        return float((np.log(np.exp(scaled - most[:, None]).sum(1)) + most - own).sum())
+        if multiple:
+            expected = 1 / (1 + np.exp(-scaled))
+        else:
+            expected = np.exp(scaled, out=scaled)
+            expected /= expected.sum(1, keepdims=True)
+        return float(((expected - gold) * logits).sum())
 
     low, high = 0.1, 10.0
-    for _ in range(60):  # thirds
-        left, right_third = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, right_third) if surprisal(left) < surprisal(right_third) else (left, high)
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
     return 2 / (low + high)
