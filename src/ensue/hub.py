@@ -28,9 +28,12 @@ _PLAIN = re.compile(r"\w[\w-]*")
 """Matches the name under which content may be kept; a server could send one that leads out of the cache."""
 
 
+_SWITCH = "HF_HUB_OFFLINE"
+
+
 def stay_offline() -> None:
     """Keeps the packages of Hugging Face, which read this when they are imported, from the network, unless allowed."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault(_SWITCH, "1")
 
 
 class Repository(NamedTuple):
@@ -60,7 +63,7 @@ class Repository(NamedTuple):
         """
         hub = self.package()
         with self.told(name):
-            is_offline = hub.constants.HF_HUB_OFFLINE
+            is_offline = hub.constants.HF_HUB_OFFLINE or os.environ[_SWITCH].upper() in ("1", "ON", "YES", "TRUE")
             found = hub.try_to_load_from_cache(self.name, name, revision=self.revision)
             kept = Path(found) if isinstance(found, str) else None
             if kept and (is_offline or _COMMIT.fullmatch(self.revision)):
@@ -85,12 +88,14 @@ class Repository(NamedTuple):
         """The package huggingface_hub. Raises EnsueError without it, and RunError to upload in an offline process."""
         if find_spec("huggingface_hub") is None:
             raise EnsueError(f"{self} needs the package huggingface_hub: pip install 'ensue[hub]'")
-        if uploads:
-            os.environ.setdefault("HF_HUB_OFFLINE", "0")
+        if was_unsaid := uploads and _SWITCH not in os.environ:
+            os.environ[_SWITCH] = "0"  # as it is imported
         stay_offline()
         hub = import_module("huggingface_hub")
         for part in ("constants", "errors", "utils"):  # which it imports late
             import_module(f"huggingface_hub.{part}")
+        if was_unsaid:  # to upload allows no download
+            os.environ[_SWITCH] = "1"
         hub.utils.logging.set_verbosity_error()
         if not (sys.stderr and sys.stderr.isatty()):
             hub.utils.disable_progress_bars()

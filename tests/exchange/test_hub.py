@@ -46,6 +46,7 @@ def use(server: Hub, kept: Path, patch: pytest.MonkeyPatch) -> None:
     for name, value in values.items():
         patch.setattr(f"huggingface_hub.constants.{name}", value)
     patch.setenv("HF_TOKEN", server.token)
+    patch.setenv("HF_HUB_OFFLINE", "0")
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +202,21 @@ def test_offline_the_kept_commit_is_taken(hub: Hub, run: Path, pushed: str, monk
         load("hf:me/other")
     with pytest.raises(RunError, match=r"^hf:me/x: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded$"):
         push(run, "me/x", license="mit")
+
+
+def test_what_others_import_or_upload_allows_no_download(
+    hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package is online if somebody has imported it before."""
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    with pytest.raises(RunError, match="not on this machine"):
+        load(pushed)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    location = push(run, "me/unsaid", license="mit")
+    hub.requests.clear()
+    with pytest.raises(RunError, match="not on this machine"):
+        load(location)
+    assert hub.requests == []
 
 
 @pytest.mark.parametrize(
