@@ -22,7 +22,9 @@ from ensue.errors import EnsueError, RunError
 from ensue.exchange.pushing import HOW, _body
 from ensue.hub import Repository, run_name
 from ensue.notices import Notice
+from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
+from ensue.search.search import search
 from exchange.hub_server import Hub, serving
 from kept_runs.make import unpacked
 
@@ -271,11 +273,18 @@ def test_a_server_chooses_no_path(hub: Hub, pushed: str, tmp_path: Path) -> None
                 load("hf:me/odd")
 
 
-def test_what_is_refused_before_anything_is_sent(hub: Hub, run: Path, tmp_path: Path) -> None:
+def test_what_is_refused_before_anything_is_sent(
+    hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(RunError, match="expected a name without a revision"):
         push(run, "me/x@v1", license="mit")
     with pytest.raises(RunError, match=r"^hf:me/x: --out names a directory; `ensue push RUN NAME` uploads a run$"):
         train("char-lstm", train="text.txt", out="hf:me/x")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ensue.search.search.check_optuna", lambda: None)
+    with pytest.raises(RunError, match=r"^hf:me/x: --out names a directory"):
+        search(read_recipe("char-lstm"), {}, "hf:me/x", trials=1)
+    assert not (tmp_path / "hf:me").exists()
     damaged = shutil.copytree(run, tmp_path / "damaged")
     (damaged / "labels.json").write_text("{}")
     with pytest.raises(RunError, match=r"labels\.json: damaged"):

@@ -13,6 +13,7 @@ from filelock import FileLock
 from ensue.errors import RunError
 from ensue.parsing import ParseError, parse_json
 from ensue.recipe import Recipe
+from ensue.runs.hub import refuse_hub
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import partial_of, write_text
 from ensue.search.page import write_page
@@ -51,6 +52,7 @@ def search(
     `options` are those of `train_run`. Raises RunError for a folder that holds another search.
     """
     check_optuna()
+    refuse_hub(out)
     folder, reporter = Path(out), reporter or Reporter()
     begin(folder, {"recipe": recipe.values(), "space": {key: part.as_json() for key, part in space.items()},
                    "seed": seed, "prune": prune})  # fmt: skip
