@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from safetensors.torch import load_file, save_file
 import ensue
 from ensue.errors import EnsueError
 from ensue.exchange.exporting import export_run
+from ensue.exchange.imported import Imported, recipe_of, write_run
 from ensue.exchange.importing import import_run
 from ensue.exchange.tokenizer_files import read_tokenizer
 from ensue.runs.directory import RunDirectory
-from ensue.text.tokenizers import Tokenizer
+from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.text.tokenizers import Tokenizer, train_tokenizer
 
 from .published import Bert, byte_level, odd_texts, wordpiece, write, write_bert
 
@@ -137,6 +140,47 @@ def test_the_files_of_sentence_transformers_are_kept(
     assert "Dense" in refused(copy, tmp_path / "other")
 
 
+@pytest.mark.parametrize("table", [{}, {"pooling": "first", "unit_length": True}, {"pooling": "last"}])
+def test_the_layout_of_sentence_transformers_is_written(copy: Path, tmp_path: Path, table: dict[str, Any]) -> None:
+    found = import_run(copy, tmp_path / "run")
+    sentences = found.recipe.sentences.model_copy(update=table)  # type: ignore[attr-defined]
+    write_run(
+        replace(found, recipe=found.recipe.model_copy(update={"sentences": sentences})),
+        tmp_path / "run",
+        overwrite=True,
+    )
+    export_run(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    assert import_run(tmp_path / "out", tmp_path / "again").recipe.sentences == sentences  # type: ignore[attr-defined]
+    ours, again = (ensue.load(tmp_path / name, device="cpu").embed(["the house"]) for name in ("run", "again"))
+    np.testing.assert_allclose(again, ours, atol=1e-6)
+    assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())["max_seq_length"] == 20
+
+
+@pytest.mark.parametrize("encoder", [{"positions": "rotary"}, {"positions": "rotary", "parallel": True,
+    "rotary_share": 0.5, "rotary_base": 99.0}, {"positions": "learned"},
+    {"positions": "learned", "norm": "post", "activation": "gelu-tanh"}])  # fmt: skip
+def test_a_language_model_of_ours_comes_back(encoder: dict[str, Any], tmp_path: Path) -> None:
+    """With a softmax of its own, whose bias is in the matrix of the export."""
+    table = {"kind": "transformer", "d_model": 8, "num_layers": 2, "num_heads": 2, "context": 40, **encoder}
+    recipe = recipe_of({"task": "language-modeling", "tokens": {"d_embedding": 8}, "encoder": table}, tmp_path)
+    parts = LanguageModelParts(train_tokenizer("characters", ["the house of the sun"]))
+    model = parts.build(recipe).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    tensors, size = {name: part.detach() for name, part in model.named_parameters()}, model.vocabulary_size
+    (tmp_path / "source").touch()
+    source = tmp_path / "source"
+    write_run(
+        Imported(source, (source,), "a test", recipe, parts, {"vocabulary_size": size}, tensors), tmp_path / "run"
+    )
+    export_run(tmp_path / "run", tmp_path / "out")
+    assert import_run(tmp_path / "out", tmp_path / "again").notes == []
+    ids = torch.arange(size).repeat(2, 1)
+    found = ensue.load(tmp_path / "again", device="cpu").model(ids)[0]
+    torch.testing.assert_close(found, model(ids)[0], atol=1e-4, rtol=1e-4)
+
+
 def test_weights_in_several_files(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
     tensors = load_file(directory / "model.safetensors")
     names = sorted(tensors)
@@ -178,8 +222,11 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
             config.unlink()
         case "unknown type":
             config.write_text(json.dumps(content | {"model_type": "berd"}))
-        case "llama":
-            config.write_text(json.dumps(content | {"model_type": "llama"}))
+        case "gemma":
+            config.write_text(json.dumps(content | {"model_type": "gemma"}))
+        case "scaled positions":
+            scaled = {"rope_parameters": {"rope_type": "llama3"}}
+            config.write_text(json.dumps(content | {"model_type": "llama", "attention_bias": False} | scaled))
         case "lying config":
             config.write_text(json.dumps(content | {"num_hidden_layers": 900}))
         case "lying size":
@@ -227,7 +274,8 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         ("lying header", "cut off, altered or no safetensors"),
         ("no config", "no config.json"),
         ("unknown type", 'did you mean "bert"?'),
-        ("llama", "RMSNorm"),
+        ("gemma", "no blocks of this shape"),
+        ("scaled positions", "of the kind 'llama3' are not supported"),
         ("odd normalizer", "no tokenizer that can be used: the normalizer Precompiled has a damaged map of characters"),
         ("lying config", "no tensor encoder.layer.2."),
         ("lying size", "no model can be made of it"),

@@ -124,6 +124,10 @@ SUBJECTS = [
         "variational recurrent",
         lambda: VariationalRecurrent(GRU(10, D_OUT), d_x=3, d_latent=2, d_hidden=5),
     ),
+    Subject(
+        "pre-norm block as in Pythia and Llama",
+        lambda: pre_block(rotary=True, rotary_share=0.5, parallel=True, gated=True, norm_kind="rms", activation="silu"),
+    ),
     Subject("mingru", lambda: MinGRU(D, D_OUT)),
     Subject("minlstm", lambda: MinLSTM(D, D_OUT)),
     Subject("qrnn", lambda: QRNN(D, D_OUT)),

@@ -95,7 +95,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: SinusoidalPositions(5), "sinusoidal positions come in pairs; d_model is 5"),
     (
         lambda: PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
-        "activation is one of relu, gelu, gelu-tanh, not 'tanh'",
+        "activation is one of relu, gelu, gelu-tanh, silu, not 'tanh'",
     ),
     (lambda: Transformer(4, num_heads=2, num_layers=1), "learned positions need max_positions"),
     (

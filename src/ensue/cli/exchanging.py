@@ -62,7 +62,8 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help="huggingface, onnx; of word vectors word2vec, word2vec-binary, fasttext.", show_default=False
+            help="huggingface, sentence-transformers, onnx; of word vectors word2vec, word2vec-binary, fasttext.",
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],

@@ -1,7 +1,9 @@
 """BERT and its kin: the tables of a recipe and the parameters, with or without heads for masks and sentences.
 
 BERT and MiniLM (Devlin et al. 2019); DistilBERT (Sanh et al. 2019), without segments and without a pooler; RoBERTa (Liu
-et al. 2019), whose positions are numbered from 2, with byte-level subwords.
+et al. 2019), whose positions are numbered from 2, with byte-level subwords, and XLM-R and CamemBERT, which are the same
+with others; ELECTRA (Clark et al. 2020) and ALBERT (Lan et al. 2020), whose vectors of tokens may have a width of their
+own.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ensue.errors import DataError
 from ensue.exchange.family import Configuration, Family
-from ensue.exchange.layouts import FROM_THE_THIRD, TURNED, BlockNames, Part, blocks, layer
+from ensue.exchange.layouts import FROM_THE_THIRD, TURNED, BlockNames, Part, blocks, first_block, layer
 from ensue.models.specification import TransformerEncoder
 
 NAMES = BlockNames(
@@ -70,6 +72,16 @@ def encoder_table(config: Configuration, keys: EncoderKeys = EncoderKeys()) -> d
     }
 
 
+def from_the_third(parts: list[Part]) -> list[Part]:
+    """The same, with positions that are numbered from 2."""
+    return [part._replace(form=FROM_THE_THIRD) if part.ours == "layers.layers.0.weight" else part for part in parts]
+
+
+def mapped(encoder: TransformerEncoder, name: str) -> list[Part]:
+    """The map from vectors of tokens to the width of the layers, if there is one."""
+    return layer(f"layers.layers.{first_block(encoder) - 1}.module", name) if encoder.d_input else []
+
+
 def embeddings(segments: int) -> list[Part]:
     """The vectors of tokens, positions and segments, and their normalization."""
     return [
@@ -87,7 +99,7 @@ def mask_head(dense: str, norm: str, bias: str) -> list[Part]:
 
 def body(recipe: Any) -> list[Part]:
     """The parameters below the heads."""
-    return [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.", NAMES)]
+    return [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.{}.", NAMES)]
 
 
 def layout(recipe: Any) -> list[Part]:
@@ -163,7 +175,7 @@ def distil_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 
 def distil_layout(recipe: Any) -> list[Part]:
     """The parameters."""
-    found = [*embeddings(0), *blocks(recipe.encoder, "transformer.layer.", DISTIL_NAMES)]
+    found = [*embeddings(0), *blocks(recipe.encoder, "transformer.layer.{}.", DISTIL_NAMES)]
     if recipe.head.masked:
         found += mask_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
     return found
@@ -189,8 +201,7 @@ def roberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("pad_token_id", FIRST_POSITION - 1)  # the positions of the text come after its number
     encoder = encoder_table(config)
     has_head = "lm_head.bias" in names
-    if has_head and encoder["activation"] != "gelu":
-        raise DataError("the head's activation is gelu, another one of the layers is not supported", config.path)
+    _check_gelu(config, encoder, has_head)
     return {
         "input": {"segments": config.whole("type_vocab_size", 2)},
         "encoder": encoder | {"context": encoder["context"] - FIRST_POSITION},
@@ -198,13 +209,16 @@ def roberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     }
 
 
+def _check_gelu(config: Configuration, encoder: dict[str, Any], has_head: bool) -> None:
+    """Raises DataError unless the layers have the nonlinearity of a head that always has the same one."""
+    if has_head and encoder["activation"] != "gelu":
+        raise DataError("the head's activation is gelu, another one of the layers is not supported", config.path)
+
+
 def roberta_layout(recipe: Any) -> list[Part]:
     """The parameters."""
-    found = [
-        part._replace(form=FROM_THE_THIRD) if part.ours == "layers.layers.0.weight" else part
-        for part in embeddings(recipe.input.segments)
-    ]
-    found += blocks(recipe.encoder, "encoder.layer.", NAMES)
+    found = from_the_third(embeddings(recipe.input.segments))
+    found += blocks(recipe.encoder, "encoder.layer.{}.", NAMES)
     if recipe.head.masked:
         found += mask_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
     if recipe.head.pooler:
@@ -219,4 +233,73 @@ ROBERTA = Family(
     layout=roberta_layout,
     unused=("embeddings.position_ids", "lm_head.decoder.bias"),
     tied="lm_head.decoder.weight",
+)
+
+
+def electra_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    found, has_head = tables(config, names), "generator_lm_head.bias" in names
+    _check_gelu(config, found["encoder"], has_head)
+    width = config.whole("embedding_size", 128)
+    maps = {} if width == found["encoder"]["d_model"] else {"d_input": width}
+    return found | {"encoder": found["encoder"] | maps, "head": {"masked": has_head}}
+
+
+def electra_layout(recipe: Any) -> list[Part]:
+    """The parameters."""
+    found = [*body(recipe), *mapped(recipe.encoder, "embeddings_project")]
+    if recipe.head.masked:
+        head = "generator_predictions"
+        found += mask_head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
+    return found
+
+
+ELECTRA = Family(
+    prefix="electra.",
+    is_masked=True,
+    tables=electra_tables,
+    layout=electra_layout,
+    unused=("embeddings.position_ids",),
+    tied="generator_lm_head.weight",
+)
+
+
+ALBERT_NAMES = BlockNames(
+    attention_in=("attention.query", "attention.key", "attention.value"),
+    attention_out="attention.dense",
+    norm_attention="attention.LayerNorm",
+    first="ffn",
+    second="ffn_output",
+    norm_feedforward="full_layer_layer_norm",
+)
+
+
+def albert_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe. Each block gets a copy of the one that all share."""
+    config.expect("num_hidden_groups", 1)
+    config.expect("inner_group_num", 1)
+    config = Configuration({"hidden_act": "gelu_new", **config.content}, config.path)
+    return tables(config, names) | {
+        "encoder": encoder_table(config) | {"d_input": config.whole("embedding_size", 128)},
+        "head": {"masked": "predictions.bias" in names, "pooler": "pooler.weight" in names},
+    }
+
+
+def albert_layout(recipe: Any) -> list[Part]:
+    """The parameters."""
+    encoder = recipe.encoder
+    found = [*embeddings(recipe.input.segments), *mapped(encoder, "encoder.embedding_hidden_mapping_in")]
+    found += blocks(encoder, "encoder.albert_layer_groups.0.albert_layers.0.", ALBERT_NAMES)
+    if recipe.head.masked:
+        found += mask_head("predictions.dense", "predictions.LayerNorm", "predictions.bias")
+    return [*found, *(layer("pooler.0", "pooler") if recipe.head.pooler else [])]
+
+
+ALBERT = Family(
+    prefix="albert.",
+    is_masked=True,
+    tables=albert_tables,
+    layout=albert_layout,
+    unused=("embeddings.position_ids", "predictions.decoder.bias"),
+    tied="predictions.decoder.weight",
 )

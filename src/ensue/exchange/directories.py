@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, nearest
-from ensue.exchange.bert import BERT, DISTILBERT, ROBERTA
+from ensue.exchange.bert import ALBERT, BERT, DISTILBERT, ELECTRA, ROBERTA
 from ensue.exchange.family import Configuration, Family
-from ensue.exchange.gpt import GPT, GPT2
+from ensue.exchange.gpt import GPT, GPT2, LLAMA, NEOX
 from ensue.exchange.imported import Imported, recipe_of
 from ensue.exchange.layouts import Part, to_ours
 from ensue.exchange.tokenizer_files import read_tokenizer
@@ -26,9 +26,10 @@ POOLINGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "first",
     "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "last",
 }
 """Our pooling for each key that is true."""
-NAMES = {"mean": "mean", "cls": "first", "max": "max"}
+NAMES = {"mean": "mean", "cls": "first", "max": "max", "lasttoken": "last"}
 """Our pooling for each value of the newer key."""
 
 
@@ -70,14 +71,18 @@ def _pooling(path: Path) -> str:
     found = NAMES.get(chosen) if isinstance(chosen, str) else POOLINGS.get(modes[0]) if len(modes) == 1 else None
     if found is None:
         said = shown(chosen) if chosen is not None else ", ".join(modes) or "none"
-        raise DataError(f"a pooling by {said} is not supported; expected mean, cls or max of tokens", path)
+        raise DataError(f"a pooling by {said} is not supported; expected mean, cls, max or lasttoken", path)
     return found
 
 
-FAMILIES = {"bert": BERT, "roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": GPT2, "openai-gpt": GPT}
+FAMILIES = {
+    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "distilbert": DISTILBERT,
+    "electra": ELECTRA, "albert": ALBERT,
+    "gpt2": GPT2, "openai-gpt": GPT, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA,
+}  # fmt: skip
 """The families by `model_type`."""
-LLAMA = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
-"""Decoders of which ensue has no blocks yet."""
+OTHERS = ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
+"""Decoders with biases, norms or positions of their own, which are not read."""
 MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
 MOST_NAMES = 5
 """The most tensors that are named in a line."""
@@ -98,7 +103,8 @@ def import_directory(directory: Path) -> Imported:
     layout = family.layout(recipe)
     ours = to_ours(layout, tensors, files[0])
     notes = [*_fitted(ours, tokenizer, directory), *_left_out(tensors, family, layout)]
-    _check_tied(ours["features.weight"], tensors.get(family.tied), files[0])
+    if "head.weight" not in ours:
+        _check_tied(ours["features.weight"], tensors.get(family.tied), files[0])
     if not family.is_masked:
         ours["head.bias"] = torch.zeros(tokenizer.vocabulary_size)
     check_finite(ours, files[0])
@@ -117,8 +123,8 @@ def _recipe(config: Configuration, family: Family, tokenizer: Tokenizer, names: 
 
 def _family(config: Configuration) -> Family:
     kind = config.content.get("model_type")
-    if kind in LLAMA:
-        raise DataError(f'model_type "{kind}": ensue has no blocks of this shape (RMSNorm, SwiGLU)', config.path)
+    if kind in OTHERS:
+        raise DataError(f'model_type "{kind}": ensue has no blocks of this shape', config.path)
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise DataError(
@@ -148,7 +154,7 @@ def _fitted(ours: dict[str, Tensor], tokenizer: Tokenizer, directory: Path) -> l
         )
     if rows == size:
         return []
-    for name in ("features.weight", "head.bias"):
+    for name in ("features.weight", "head.weight", "head.bias"):
         if name in ours:
             ours[name] = ours[name][:size].clone()
     return [f"the embedding has {rows - size} rows more than the tokenizer has tokens: they were cut off"]

@@ -33,10 +33,19 @@ def refused(run: RunDirectory, what: str) -> EnsueError:
     return EnsueError(f"{run.path}: cannot be exported with {what}")
 
 
-def check_transformer(run: RunDirectory) -> None:
-    """Raises EnsueError for other layers."""
+NEWER = ("norm_kind", "gated", "parallel", "rotary_share", "rotary_base", "d_input")
+"""The keys of a Transformer that not every published shape has."""
+
+
+def check_transformer(run: RunDirectory, *known: str) -> None:
+    """Raises EnsueError for other layers, and for a key of `NEWER` that is set and not `known`."""
     if not isinstance(run.recipe.layers, TransformerEncoder):
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
+    for name in (name for name in NEWER if name not in known):
+        if (value := getattr(run.recipe.layers, name)) != TransformerEncoder.model_fields[name].default:
+            raise refused(run, f"encoder.{name} = {value}, which is read alone")
+    if run.recipe.layers.activation == "silu":
+        raise refused(run, "encoder.activation = silu, which is read alone")
 
 
 class TunedLayers(NamedTuple):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,19 +14,19 @@ from torch import Tensor
 from ensue.arguments import check_path
 from ensue.errors import EnsueError, nearest
 from ensue.exchange import bert_export, gpt_export
-from ensue.exchange.directories import CAUSAL, MASKED
+from ensue.exchange.directories import CAUSAL, MASKED, POOLINGS
 from ensue.exchange.exported import CAN, Exported, new_directory
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
 
-HUGGINGFACE, ONNX = FORMATS = ("huggingface", "onnx")
-NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+HUGGINGFACE, SENTENCES, ONNX = FORMATS = ("huggingface", "sentence-transformers", "onnx")
 
 
 def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False) -> list[str]:
     """Writes a run as a directory for other programs.
 
-    "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files. "onnx" are
+    "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files.
+    "sentence-transformers" has its files beside them, for a model that gives vectors of texts. "onnx" are
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. Returns what is worth
     saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with
     other files.
@@ -43,11 +44,33 @@ def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, i
 
         return export_onnx(directory, place, int8=int8)
     exported = _exported(directory)
-    with new_directory(place, NAMES):
-        for name, content in exported.files.items():
+    files = exported.files | (sentence_files(directory) if format == SENTENCES else {})
+    with new_directory(place, {"model.safetensors", *(name.partition("/")[0] for name in files)}):
+        for name, content in files.items():
+            (place / name).parent.mkdir(exist_ok=True)
             (place / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         write_tensors(place / "model.safetensors", exported.tensors, {"format": "pt"})
     return []
+
+
+def sentence_files(run: RunDirectory) -> dict[str, Any]:
+    """The files of sentence-transformers, by which vectors of tokens become that of a text. Raises EnsueError for a run
+    that gives none.
+    """
+    recipe: Any = run.recipe
+    if not hasattr(recipe, "sentences"):
+        raise EnsueError(f"{run.path}: a {run.entry.what} gives no vectors of texts; expected a masked language model")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    kinds |= {"2_Normalize": "Normalize"} if recipe.sentences.unit_length else {}
+    modes = {key: mode == recipe.sentences.pooling for key, mode in POOLINGS.items()}
+    return {
+        "modules.json": [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(kinds.items())
+        ],
+        "sentence_bert_config.json": {"max_seq_length": recipe.encoder.context, "do_lower_case": False},
+        "1_Pooling/config.json": {"word_embedding_dimension": recipe.encoder.d_model, **modes},
+    }
 
 
 def _check_packages() -> None:

@@ -11,9 +11,11 @@ from ensue.errors import DataError
 from ensue.exchange.layouts import Part
 from ensue.parsing import shown
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu", "silu": "silu",
+}  # fmt: skip
 """Our name of each nonlinearity."""
-THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu"}
+THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
 
 
 class Configuration:
@@ -48,6 +50,31 @@ class Configuration:
         if not isinstance(value, str) or value not in ACTIVATIONS:
             raise DataError(f"expected {name} to be one of {', '.join(ACTIVATIONS)}; found {shown(value)}", self.path)
         return ACTIVATIONS[value]
+
+    def rotary(self, share: float) -> dict[str, Any]:
+        """The keys of `[encoder]` for rotary positions; `share` is that of a model that says nothing. Raises DataError
+        for frequencies that are scaled.
+        """
+        at = self.content
+        given = at.get("rope_parameters") or at.get("rope_scaling") or {}
+        kind = given.get("rope_type", given.get("type", "default")) if isinstance(given, dict) else given
+        if kind != "default":
+            raise DataError(
+                f"rotary positions of the kind {shown(kind)} are not supported; expected default", self.path
+            )
+        at = at | given
+        return {
+            "positions": "rotary",
+            "rotary_base": at.get("rope_theta", at.get("rotary_emb_base", 10_000)),
+            "rotary_share": at.get("partial_rotary_factor", at.get("rotary_pct", share)),
+        }
+
+    def tied(self, default: bool, name: str, names: Set[str]) -> dict[str, Any]:
+        """The table `[tokens]` but for its width: whether the softmax has the vectors of tokens. `name` is that of its
+        own ones, without which they are tied.
+        """
+        return {"tied": self.content.get("tie_word_embeddings", default) is not False or name not in names,
+                "scaled": False}  # fmt: skip
 
     def expect(self, name: str, *values: Any) -> None:
         """Raises DataError if there is a key of this name with another value."""

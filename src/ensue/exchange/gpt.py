@@ -1,12 +1,13 @@
-"""GPT (Radford et al. 2018), GPT-2 (2019) and GPT-NeoX (Black et al. 2022): language models that read left to right.
+"""Language models that read left to right: GPT (Radford et al. 2018), GPT-2 (2019), GPT-NeoX (Black et al. 2022) and
+Llama's shape (Touvron et al. 2023).
 
-The matrices of the first two are stored [in, out]. GPT-NeoX with its sublayers one after another is the published shape
-of our rotary language models. A head of theirs turns the pairs (i, i + d/2), one of ours the pairs (2i, 2i + 1).
+The matrices of the first two are stored [in, out]. GPT-NeoX is the published shape of our rotary language models. A
+head of the last two turns the pairs (i, i + d/2), one of ours the pairs (2i, 2i + 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,9 @@ def tables(norm: str, config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("scale_attn_weights", True)
     config.expect("scale_attn_by_inverse_layer_idx", False)
     config.expect("add_cross_attention", False)
-    config.expect("tie_word_embeddings", True)
     d_model = config.whole("n_embd")
     return {
-        "tokens": {"d_embedding": d_model, "tied": True, "scaled": False},
+        "tokens": {"d_embedding": d_model, **config.tied(True, "lm_head.weight", names)},
         "encoder": {
             "kind": "transformer",
             "d_model": d_model,
@@ -65,14 +65,19 @@ def _activation(config: Configuration, norm: str) -> str:
     return "gelu-tanh" if found == "gelu" else found
 
 
+def own_head(recipe: Any, name: str) -> list[Part]:
+    """The matrix of a softmax that has one of its own."""
+    return [] if recipe.tokens.tied else [Part("head.weight", (name,))]
+
+
 def layout(recipe: Any) -> list[Part]:
-    """The parameters, but for the bias of the head, which these models have not."""
+    """The parameters, but for the head, of which these models have no bias."""
     encoder = recipe.encoder
     words, positions = TENSORS[encoder.norm]
     found = [
         Part("features.weight", (words,)),
         Part("layers.layers.0.weight", (positions,)),
-        *blocks(encoder, "h.", NAMES, form=TRANSPOSED),
+        *blocks(encoder, "h.{}.", NAMES, form=TRANSPOSED),
     ]
     if encoder.norm == "pre":
         found += layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "ln_f")
@@ -84,7 +89,7 @@ def _family(norm: str) -> Family:
         prefix="transformer.",
         is_masked=False,
         tables=partial(tables, norm),
-        layout=layout,
+        layout=lambda recipe: [*layout(recipe), *own_head(recipe, "lm_head.weight")],
         unused=(".attn.bias", ".attn.masked_bias", "position_ids"),
         tied="lm_head.weight",
     )
@@ -133,23 +138,76 @@ NEOX_NAMES = BlockNames(
 )
 
 
+def neox_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    config.expect("attention_bias", True)
+    return _rotary_tables(
+        config, 0.25, config.tied(False, "embed_out.weight", names),
+        norm_epsilon=config.epsilon("layer_norm_eps", 1e-5), activation=config.activation("hidden_act", "gelu"),
+        parallel=config.content.get("use_parallel_residual", True), dropout=config.share("hidden_dropout"),
+    )  # fmt: skip
+
+
+def _rotary_tables(config: Configuration, share: float, tied: dict[str, Any], **encoder: Any) -> dict[str, Any]:
+    """The tables of a model with rotary positions, of which it turns a `share` if it says nothing."""
+    d_model = config.whole("hidden_size")
+    return {
+        "tokens": {"d_embedding": d_model, **tied},
+        "encoder": {
+            "kind": "transformer",
+            "d_model": d_model,
+            "num_layers": config.whole("num_hidden_layers"),
+            "num_heads": config.whole("num_attention_heads"),
+            "d_feedforward": config.whole("intermediate_size"),
+            "context": config.whole("max_position_embeddings"),
+            "dropout_attention": config.share("attention_dropout"),
+            **config.rotary(share),
+            **encoder,
+        },
+    }
+
+
 def neox_layout(recipe: Any) -> list[Part]:
-    """The parameters of the layers."""
+    """The parameters, but for the head."""
     encoder = recipe.encoder
-    form = Form(lambda theirs: theirs[0], lambda ours, _: [_as_halves(ours, encoder)])
+    form = Form(lambda theirs: _as_pairs(theirs[0], encoder), lambda ours, _: [_as_halves(ours, encoder)])
     found = [
         part._replace(form=form) if ".attention.project_in." in part.ours else part
-        for part in blocks(encoder, "gpt_neox.layers.", NEOX_NAMES)
+        for part in blocks(encoder, "layers.{}.", NEOX_NAMES)
     ]
     last = f"layers.layers.{first_block(encoder) + encoder.num_layers}.module"
-    return [*found, *layer(last, "gpt_neox.final_layer_norm")]
+    return [Part("features.weight", ("embed_in.weight",)), *found, *layer(last, "final_layer_norm")]
+
+
+def _pairs(encoder: TransformerEncoder) -> Tensor:
+    """The place among the features of their head that each feature of ours has: pairs of neighbors are halves of what
+    is turned.
+    """
+    d = encoder.d_model // encoder.num_heads
+    turned = int(d * encoder.rotary_share) // 2 * 2
+    return torch.cat([torch.arange(turned).view(2, -1).t().flatten(), torch.arange(turned, d)])
+
+
+def _as_pairs(theirs: Tensor, encoder: TransformerEncoder) -> Tensor:
+    """The rows of each head as those of all queries, then keys, then values; halves as pairs of neighbors."""
+    parts = theirs.view(encoder.num_heads, 3, -1, *theirs.shape[1:]).transpose(0, 1)
+    return torch.cat([parts[:2, :, _pairs(encoder)], parts[2:]]).flatten(0, 2)
 
 
 def _as_halves(ours: Tensor, encoder: TransformerEncoder) -> Tensor:
-    """Rows of all queries, then keys, then values, as those of each head; pairs of neighbors as halves."""
+    """The rows of all queries, then keys, then values, as those of each head; pairs of neighbors as halves."""
     parts = ours.view(3, encoder.num_heads, -1, *ours.shape[1:])
-    halves = torch.cat([parts[:2, :, 0::2], parts[:2, :, 1::2]], dim=2)
-    return torch.cat([halves, parts[2:]]).transpose(0, 1).flatten(0, 2)
+    return torch.cat([parts[:2, :, _pairs(encoder).argsort()], parts[2:]]).transpose(0, 1).flatten(0, 2)
+
+
+NEOX = Family(
+    prefix="gpt_neox.",
+    is_masked=False,
+    tables=neox_tables,
+    layout=lambda recipe: [*neox_layout(recipe), *own_head(recipe, "embed_out.weight")],
+    unused=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"),
+    tied="embed_out.weight",
+)
 
 
 def neox_config(encoder: TransformerEncoder) -> dict[str, Any]:
@@ -163,12 +221,67 @@ def neox_config(encoder: TransformerEncoder) -> dict[str, Any]:
         "intermediate_size": encoder.d_feedforward or 4 * encoder.d_model,
         "max_position_embeddings": encoder.context,
         "hidden_act": THEIRS[encoder.activation],
-        "rotary_pct": 1.0,
-        "rotary_emb_base": 10000,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0},
-        "use_parallel_residual": False,
+        "rotary_pct": encoder.rotary_share,
+        "rotary_emb_base": encoder.rotary_base,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": encoder.rotary_base,
+            "partial_rotary_factor": encoder.rotary_share,
+        },
+        "use_parallel_residual": encoder.parallel,
         "attention_bias": True,
         "layer_norm_eps": encoder.norm_epsilon,
         "hidden_dropout": encoder.dropout,
         "attention_dropout": encoder.dropout if encoder.dropout_attention is None else encoder.dropout_attention,
     }
+
+
+LLAMA_NAMES = BlockNames(
+    attention_in=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    attention_out="self_attn.o_proj",
+    norm_attention="input_layernorm",
+    first="mlp.gate_proj",
+    second="mlp.down_proj",
+    norm_feedforward="post_attention_layernorm",
+    factor="mlp.up_proj",
+)
+
+
+def llama_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    for name, *values in (("attention_bias", False), ("mlp_bias", False), ("sliding_window", None)):
+        config.expect(name, *values)
+    config.expect("head_dim", None, config.whole("hidden_size") // config.whole("num_attention_heads"))
+    return _rotary_tables(
+        config, 1.0, config.tied(False, "lm_head.weight", names), norm_kind="rms", gated=True, dropout=0.0,
+        norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation=config.activation("hidden_act", "silu"),
+    )  # fmt: skip
+
+
+def llama_layout(recipe: Any) -> list[Part]:
+    """The parameters, but for the bias of the head. Keys and values of a group of heads become those of each head."""
+    encoder = recipe.encoder
+
+    def read(theirs: Sequence[Tensor]) -> Tensor:
+        d = encoder.d_model // encoder.num_heads
+        heads = [part.view(-1, d, part.shape[1]) for part in theirs]
+        queries, keys, values = (part.repeat_interleave(encoder.num_heads // len(part), 0) for part in heads)
+        order = _pairs(encoder)
+        return torch.cat([queries[:, order], keys[:, order], values]).flatten(0, 1)
+
+    return [
+        Part("features.weight", ("embed_tokens.weight",)),
+        *blocks(encoder, "layers.{}.", LLAMA_NAMES, attention=Form(read), has_bias=False),
+        Part(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module.weight", ("norm.weight",)),
+        *own_head(recipe, "lm_head.weight"),
+    ]
+
+
+LLAMA = Family(
+    prefix="model.",
+    is_masked=False,
+    tables=llama_tables,
+    layout=llama_layout,
+    unused=(".rotary_emb.inv_freq",),
+    tied="lm_head.weight",
+)

@@ -106,7 +106,7 @@ def _tuned(
 
 def _check_shape(run: RunDirectory, layers: RunDirectory) -> None:
     """Raises EnsueError for layers of another shape than GPT's."""
-    check_transformer(layers)
+    check_transformer(layers, "parallel", "rotary_share", "rotary_base")
     encoder = layers.recipe.layers
     if encoder.norm_input or (encoder.positions, encoder.norm) not in SHAPES:
         raise EnsueError(
@@ -125,11 +125,10 @@ def _config(recipe: Any) -> dict[str, Any]:
 
 def _theirs(recipe: Any, words: Tensor, layers: dict[str, Tensor]) -> dict[str, Tensor]:
     """Their tensors, without those of a head."""
-    encoder = recipe.encoder
-    if encoder.positions == "rotary":
-        return to_theirs(gpt.neox_layout(recipe), layers) | {"gpt_neox.embed_in.weight": words}
-    theirs = to_theirs(gpt.layout(recipe)[1:], layers) | {gpt.TENSORS[encoder.norm][0]: words}
-    return {f"transformer.{name}": tensor for name, tensor in theirs.items()}
+    is_rotary = recipe.encoder.positions == "rotary"
+    family, parts = (gpt.NEOX, gpt.neox_layout(recipe)) if is_rotary else (gpt.GPT2, gpt.layout(recipe))
+    theirs = to_theirs(parts, layers | {"features.weight": words})
+    return {f"{family.prefix}{name}": tensor for name, tensor in theirs.items()}
 
 
 WRAPPED, PLAIN = "layers.layers.1.layers", "layers.layers"

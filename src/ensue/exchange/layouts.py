@@ -14,10 +14,13 @@ from ensue.models.specification import TransformerEncoder
 
 
 class Form(NamedTuple):
-    """`read` makes our tensor of theirs, `write` theirs of ours, of which there are so many."""
+    """`read` makes our tensor of theirs, `write` theirs of ours, of which there are so many.
+
+    Without `write`, it is a shape that is read alone, since several of theirs make the same.
+    """
 
     read: Callable[[Sequence[Tensor]], Tensor]
-    write: Callable[[Tensor, int], Sequence[Tensor]]
+    write: Callable[[Tensor, int], Sequence[Tensor]] = lambda *_: []
 
 
 PLAIN = Form(lambda theirs: theirs[0], lambda ours, _: [ours])
@@ -50,39 +53,49 @@ class BlockNames(NamedTuple):
     first: str
     second: str
     norm_feedforward: str
+    factor: str = ""
+    """What multiplies the feed-forward network's neurons, if it is gated."""
 
 
-def layer(ours: str, *theirs: str, form: Form = PLAIN) -> list[Part]:
-    """The weight and the bias of a layer; `form` is that of the weight."""
+def layer(ours: str, *theirs: str, form: Form = PLAIN, has_bias: bool = True) -> list[Part]:
+    """The weight and the bias of a layer; `form` is that of the weight. A bias that they have not is 0."""
     bias = JOINED if form is JOINED else PLAIN
+    weights = tuple(f"{name}.weight" for name in theirs)
+    zeros = Form(lambda tensors: form.read(tensors).flatten(1)[:, 0] * 0)
     return [
-        Part(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), form),
-        Part(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), bias),
+        Part(f"{ours}.weight", weights, form),
+        Part(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), bias)
+        if has_bias
+        else Part(f"{ours}.bias", weights, zeros),
     ]
 
 
 def blocks(
-    encoder: TransformerEncoder, prefix: str, names: BlockNames, *, form: Form = PLAIN, inside: str = "layers.layers"
-) -> list[Part]:
-    """The blocks of a Transformer, whose names in the published model begin with the prefix and a number."""
+    encoder: TransformerEncoder, prefix: str, names: BlockNames, *, form: Form = PLAIN, inside: str = "layers.layers",
+    attention: Form | None = None, has_bias: bool = True,
+) -> list[Part]:  # fmt: skip
+    """The blocks of a Transformer, whose names in the published model begin with the prefix, in which a
+    `{}` stands for its number. `attention` is the form of its queries, keys and values.
+    """
     first, found = first_block(encoder), []
-    attention = JOINED if len(names.attention_in) > 1 else form
+    attention = attention or (JOINED if len(names.attention_in) > 1 else form)
+    norm = slice(1 if encoder.norm_kind == "rms" else 2)
     for number in range(encoder.num_layers):
-        ours, theirs = f"{inside}.{first + number}", f"{prefix}{number}."
-        found += [
-            *layer(f"{ours}.attention.project_in", *(theirs + name for name in names.attention_in), form=attention),
-            *layer(f"{ours}.attention.project_out", theirs + names.attention_out, form=form),
-            *layer(f"{ours}.norm_attention", theirs + names.norm_attention),
-            *layer(f"{ours}.feedforward.0", theirs + names.first, form=form),
-            *layer(f"{ours}.feedforward.3", theirs + names.second, form=form),
-            *layer(f"{ours}.norm_feedforward", theirs + names.norm_feedforward),
-        ]
+        ours, theirs = f"{inside}.{first + number}", prefix.format(number)
+        heads = (theirs + name for name in names.attention_in)
+        factor = [("feedforward.factor", names.factor)] if encoder.gated else []
+        linear = [("attention.project_out", names.attention_out), ("feedforward.0", names.first), *factor]
+        found += layer(f"{ours}.attention.project_in", *heads, form=attention, has_bias=has_bias)
+        for own, name in [*linear, ("feedforward.3", names.second)]:
+            found += layer(f"{ours}.{own}", theirs + name, form=form, has_bias=has_bias)
+        for own, name in (("norm_attention", names.norm_attention), ("norm_feedforward", names.norm_feedforward)):
+            found += layer(f"{ours}.{own}", theirs + name)[norm]
     return found
 
 
 def first_block(encoder: TransformerEncoder) -> int:
-    """The place of the first block among the layers: behind positions, a normalization and dropout."""
-    return (encoder.positions != "rotary") + encoder.norm_input + 1
+    """The place of the first block among the layers: behind positions, a normalization, dropout and a map."""
+    return (encoder.positions != "rotary") + encoder.norm_input + 1 + (encoder.d_input is not None)
 
 
 def to_ours(parts: Iterable[Part], tensors: Mapping[str, Tensor], place: Path) -> dict[str, Tensor]:

@@ -92,10 +92,11 @@ def build_masked_language_model(
 
     Raises ValueError for a model that knows next sentences but has no vectors for two segments.
     """
-    std = encoder.d_model**-0.5  # as the positions begin, which are added before a normalization
-    features = TokenEmbedding(vocabulary_size, encoder.d_model, std=std)
-    segments = TokenEmbedding(num_segments, encoder.d_model, std=std) if num_segments else None
-    layers = build_transformer(encoder, d_in=encoder.d_model, is_causal=False)
+    d = encoder.d_input or encoder.d_model
+    std = d**-0.5  # as the positions begin, which are added before a normalization
+    features = TokenEmbedding(vocabulary_size, d, std=std)
+    segments = TokenEmbedding(num_segments, d, std=std) if num_segments else None
+    layers = build_transformer(encoder, d_in=d, is_causal=False)
     assert isinstance(layers, Transformer)
     head = None
     if masked:

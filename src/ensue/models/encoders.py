@@ -133,8 +133,10 @@ def build_transformer(
         is_causal=is_causal,
         d_memory=d_memory,
     )
-    if d_in == specification.d_model:
+    if d_in == transformer.d_in:
         return transformer
+    if specification.d_input is not None:
+        raise ValueError(f"encoder.d_input is {specification.d_input}, and the features have {d_in}")
     return Stack(
         [Pointwise(nn.Linear(d_in, specification.d_model), d_in=d_in, d_out=specification.d_model), transformer]
     )

@@ -223,8 +223,20 @@ class TransformerEncoder(Encoder):
     """Whether the input is normalized before the first block too, as in BERT."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """A number added to variances before they divide; 1e-12 in BERT."""
-    activation: Literal["relu", "gelu", "gelu-tanh"] = "gelu"
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """The normalization; rms: by the root of the mean square, without a bias, as in Llama."""
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = "gelu"
     """The nonlinearity; gelu-tanh: the GELU by a tanh, as in GPT."""
+    gated: bool = False
+    """Whether a second map of the input multiplies what the nonlinearity returns; with silu it is SwiGLU."""
+    parallel: bool = False
+    """Whether the feed-forward layers read what the attention reads, as in Pythia; for `norm = "pre"`."""
+    rotary_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of a head's features that rotary positions turn."""
+    rotary_base: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
+    """The base of the frequencies of rotary positions."""
+    d_input: Size | None = None
+    """For a masked language model, the width of its vectors of tokens and positions, if not `d_model` (ALBERT)."""
 
 
 class OriginEncoder(Table):

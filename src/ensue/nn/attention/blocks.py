@@ -16,7 +16,10 @@ from ensue.nn.layer import Parallel
 from ensue.nn.taps import Tap
 from ensue.types import Memory, Shared, State
 
-Activation = Literal["relu", "gelu", "gelu-tanh"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
+NormKind = Literal["layer", "rms"]
+NORMS: dict[NormKind, Any] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+"""Normalizations; "rms" divides by the root of the mean square and has no bias (Zhang & Sennrich 2019)."""
 EPSILON = 1e-5
 
 
@@ -29,6 +32,8 @@ def checked(what: str, value: str, choices: Any) -> None:
 def nonlinearity(activation: Activation) -> nn.Module:
     """The module of its name; "gelu-tanh" is the GELU by a tanh, as in GPT (Hendrycks & Gimpel 2016)."""
     checked("activation", activation, Activation)
+    if activation == "silu":
+        return nn.SiLU()
     return nn.ReLU() if activation == "relu" else nn.GELU("tanh" if activation == "gelu-tanh" else "none")
 
 
@@ -46,6 +51,15 @@ class BlockOptions:
     is_causal: bool = True
     rotary: bool = False
     norm_epsilon: float = EPSILON
+    norm_kind: NormKind = "layer"
+    gated: bool = False
+    """Whether what the activation returns is multiplied by a second map of the input (Shazeer 2020)."""
+    parallel: bool = False
+    """Whether the feed-forward network reads x, beside the attention; for pre-norm (Wang & Komatsuzaki 2021)."""
+    rotary_share: float = 1.0
+    """The share of a head's features that rotary positions turn, the first ones."""
+    rotary_base: float = 10_000.0
+    """The b of the rotary frequencies b^(-2i/d)."""
 
 
 class FeedForward(nn.Sequential):
@@ -66,28 +80,55 @@ class FeedForward(nn.Sequential):
         return y
 
 
+class GatedFeedForward(FeedForward):
+    """`W_2 (g(W_1 x + b_1) ⊙ (V x + c)) + b_2` at every position (Shazeer 2020); with g = SiLU it is SwiGLU."""
+
+    def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
+        super().__init__(d_model, d_hidden, activation=activation, dropout=dropout)
+        self.factor = nn.Linear(d_model, d_hidden)
+
+    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+        below, g, dropout, above, neurons, factor = self
+        y: Tensor = above(dropout(neurons(g(below(x))) * factor(x)))
+        return y
+
+
 class PostNormBlock(Parallel):
-    """`z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9)."""
+    """`z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9).
+
+    Raises `ValueError` for sublayers in parallel, which only `PreNormBlock` has.
+    """
+
+    may_be_parallel = False
 
     def __init__(self, d_model: int, **options: Any) -> None:
         """`options` are those of `BlockOptions`."""
         super().__init__()
         given = BlockOptions(**options)
         self.d_in = self.d_out = d_model
-        self.is_causal = given.is_causal
+        self.is_causal, self.parallel = given.is_causal, given.parallel
+        if self.parallel and not self.may_be_parallel:
+            raise ValueError(
+                f"{type(self).__name__} has its sublayers one after another; parallel is for norm = pre without a memory"
+            )
         self.attention = MultiHeadAttention(
             d_model,
             num_heads=given.num_heads,
             dropout=given.dropout if given.dropout_attention is None else given.dropout_attention,
             is_causal=given.is_causal,
             rotary=given.rotary,
+            rotary_share=given.rotary_share,
+            rotary_base=given.rotary_base,
         )
         self.d_feedforward = 4 * d_model if given.d_feedforward is None else given.d_feedforward
         self.activation = given.activation
-        self.feedforward = FeedForward(d_model, self.d_feedforward, activation=given.activation, dropout=given.dropout)
-        self.norm_attention = nn.LayerNorm(d_model, given.norm_epsilon)
-        self.norm_feedforward = nn.LayerNorm(d_model, given.norm_epsilon)
+        network, norm = GatedFeedForward if given.gated else FeedForward, NORMS[given.norm_kind]
+        self.feedforward = network(d_model, self.d_feedforward, activation=given.activation, dropout=given.dropout)
+        self.norm_attention = norm(d_model, given.norm_epsilon)
+        self.norm_feedforward = norm(d_model, given.norm_epsilon)
         self.dropout = ElementDropout(given.dropout)
+        kinds = {"norm_kind": given.norm_kind, "gated": given.gated, "parallel": given.parallel}
+        self.newer = "".join(f", {name}={kind!r}" for name, kind in kinds.items() if kind not in ("layer", False))
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
         return self.attention.init_state(batch_size, memory)
@@ -109,11 +150,16 @@ class PostNormBlock(Parallel):
         return y
 
     def extra_repr(self) -> str:
-        return f"{self.attention.extra_repr()}, d_feedforward={self.d_feedforward}, activation={self.activation!r}"
+        shape = f"d_feedforward={self.d_feedforward}, activation={self.activation!r}"
+        return f"{self.attention.extra_repr()}, {shape}{self.newer}"
 
 
 class PreNormBlock(PostNormBlock):
-    """`z = x + SelfAttn(LayerNorm(x))`, `y = z + FFN(LayerNorm(z))` (Xiong et al. 2020)."""
+    """`z = x + SelfAttn(LayerNorm(x))`, `y = z + FFN(LayerNorm(z))` (Xiong et al. 2020); with `parallel`,
+    `y = z + FFN(LayerNorm(x))` (Black et al. 2022).
+    """
+
+    may_be_parallel = True
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
@@ -126,7 +172,8 @@ class PreNormBlock(PostNormBlock):
 
     def _fed(self, x: Tensor, attended: Tensor) -> Tensor:
         z = x + self.dropout(attended)
-        y: Tensor = z + self.dropout(self.feedforward(self.norm_feedforward(z)))
+        read = self.norm_feedforward(x if self.parallel else z)
+        y: Tensor = z + self.dropout(self.feedforward(read))
         return y
 
 
@@ -151,7 +198,7 @@ class PostNormDecoderBlock(PostNormBlock):
         self.cross_attention = MultiHeadCrossAttention(
             d_model, self.d_memory, num_heads=attention.num_heads, dropout=attention.dropout
         )
-        self.norm_cross_attention = nn.LayerNorm(d_model, self.norm_attention.eps)
+        self.norm_cross_attention = type(self.norm_attention)(d_model, self.norm_attention.eps)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> DecoderBlockState:  # type: ignore[override]
         return DecoderBlockState(
@@ -173,7 +220,7 @@ class PostNormDecoderBlock(PostNormBlock):
         return (
             f"d_model={self.d_in}, num_heads={attention.num_heads}, d_feedforward={self.d_feedforward}, "
             f"d_memory={self.d_memory}, dropout={attention.dropout}, activation={self.activation!r}, "
-            f"rotary={attention.rotary is not None}"
+            f"rotary={attention.rotary is not None}{self.newer}"
         )
 
 

@@ -102,8 +102,9 @@ class MultiHeadAttention(Parallel):
     """
 
     def __init__(
-        self, d_model: int, *, num_heads: int, dropout: float = 0.0, is_causal: bool = True, rotary: bool = False
-    ) -> None:
+        self, d_model: int, *, num_heads: int, dropout: float = 0.0, is_causal: bool = True, rotary: bool = False,
+        rotary_share: float = 1.0, rotary_base: float = 10_000.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         if num_heads < 1 or d_model % num_heads:
             raise ValueError(f"{num_heads} heads cannot share {d_model} features")
@@ -112,7 +113,7 @@ class MultiHeadAttention(Parallel):
         self.dropout = checked_share(dropout)
         self.project_in = nn.Linear(d_model, 3 * d_model)
         self.project_out = nn.Linear(d_model, d_model)
-        self.rotary = Rotary(self.d_head) if rotary else None
+        self.rotary = Rotary(self.d_head, share=rotary_share, base=rotary_base) if rotary else None
         self.weights = Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
@@ -203,7 +204,7 @@ class MultiHeadAttention(Parallel):
         return (
             f"d_model={self.d_in}, num_heads={self.num_heads}, dropout={self.dropout}, is_causal={self.is_causal}, "
             f"rotary={self.rotary is not None}"
-        )
+        ) + ("" if self.rotary is None else self.rotary.newer)
 
 
 def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:

@@ -76,16 +76,21 @@ class LearnedPositions(Parallel):
 
 
 class Frequencies(nn.Module):
-    """`10000^(-2i/d)` for i = 0 .. d/2 - 1, radians per position; never in half precision, which has no 257."""
+    """`b^(-2i/d)` for i = 0 .. d/2 - 1, radians per position; never in half precision, which has no 257.
 
-    def __init__(self, d: int) -> None:
+    With a `share` below 1, d is that share of all features, and the frequencies of the others are 0.
+    """
+
+    def __init__(self, d: int, *, share: float = 1.0, base: float = 10_000.0) -> None:
         super().__init__()
-        self.d = d
+        self.d, self.turned, self.base = d, int(d * share) // 2 * 2, base
         self.values: Tensor
         self.register_buffer("values", self._made(None), persistent=False)
 
     def _made(self, device: torch.device | None) -> Tensor:
-        return torch.exp(torch.arange(0, self.d, 2, device=device) * (-math.log(10_000.0) / self.d))
+        places = torch.arange(0, self.d, 2, device=device)
+        values = torch.exp(places * (-math.log(self.base) / max(1, self.turned)))
+        return values if self.turned == self.d else values.masked_fill(places >= self.turned, 0.0)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Frequencies:
         """The change of type or device by `to`, `half` and the like."""
@@ -129,15 +134,17 @@ class SinusoidalPositions(Parallel):
 class Rotary(nn.Module):
     """Rotary positions (Su et al. 2021): rotates each pair (2i, 2i+1) of a query or key by `t / 10000^(2i/d)` radians.
 
-    It is not a layer: attention applies it to queries and keys, whose products then depend on distances alone. Raises
+    Another `base` may stand for 10000. With a `share` below 1 the first d features turn (Black et al. 2022). It is not
+    a layer: attention applies it to queries and keys, whose products then depend on distances alone. Raises
     `ValueError` if `d_head` is odd.
     """
 
-    def __init__(self, d_head: int) -> None:
+    def __init__(self, d_head: int, *, share: float = 1.0, base: float = 10_000.0) -> None:
         super().__init__()
         if d_head % 2:
             raise ValueError(f"rotary positions turn pairs; a head has {d_head} features")
-        self.frequencies = Frequencies(d_head)
+        self.frequencies = Frequencies(d_head, share=share, base=base)
+        self.newer = "" if (share, base) == (1, 10_000) else f", rotary_share={share}, rotary_base={base}"
 
     def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
         """Queries or keys `x`, rotated by their `positions`."""

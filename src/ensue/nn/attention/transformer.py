@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
 from ensue.nn.attention.blocks import (
     EPSILON,
+    NORMS,
     Activation,
     BlockOptions,
+    NormKind,
     PostNormBlock,
     PostNormDecoderBlock,
     PreNormBlock,
@@ -37,7 +39,8 @@ class Transformer(Stack):
 
     With `d_memory` it is a decoder: its blocks also attend to a memory of so many features. Learned positions need
     `max_positions`, the longest context. With `norm_input` the input with its positions is normalized too (Devlin et
-    al. 2019). `norm_epsilon` is added to variances.
+    al. 2019). `norm_epsilon` is added to variances. With `d_input` the input has so many features; a linear map makes
+    d_model of them behind positions and normalization (Lan et al. 2020). `options` are those of `BlockOptions`.
 
     Matrices start normal with σ = 1/√fan-in (LeCun et al. 1998); for those that write into the residual stream σ is
     divided by the square root of their number (Radford et al. 2019). Biases start at zero. Raises `ValueError` for a
@@ -61,37 +64,46 @@ class Transformer(Stack):
         is_causal: bool = True,
         norm_input: bool = False,
         norm_epsilon: float = EPSILON,
+        norm_kind: NormKind = "layer",
+        d_input: int | None = None,
+        **options: Any,
     ) -> None:
         checked("positions", positions, Positions)
         checked("norm", norm, Norm)
+        checked("norm_kind", norm_kind, NormKind)
         if d_memory is not None and not is_causal:
             raise ValueError("a Transformer that attends to a memory is causal")
         d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
-        options = asdict(BlockOptions(
+        given = asdict(BlockOptions(
             num_heads=num_heads, d_feedforward=d_feedforward, dropout=dropout, dropout_attention=dropout_attention,
             activation=activation, is_causal=is_causal, rotary=positions == "rotary", norm_epsilon=norm_epsilon,
+            norm_kind=norm_kind, **options,
         ))  # fmt: skip
         memory = {} if d_memory is None else {"d_memory": d_memory}
         block = BLOCKS[norm][d_memory is not None]
         layers: list[SequenceLayer] = []
+        d_in = d_model if d_input is None else d_input
         if positions == "learned":
             if max_positions is None:
                 raise ValueError("learned positions need max_positions")
-            layers.append(LearnedPositions(d_model, max_positions=max_positions))
+            layers.append(LearnedPositions(d_in, max_positions=max_positions))
         elif positions == "sinusoidal":
-            layers.append(SinusoidalPositions(d_model))
+            layers.append(SinusoidalPositions(d_in))
         if norm_input:
-            layers.append(Pointwise(nn.LayerNorm(d_model, norm_epsilon), d_in=d_model))
-        layers.append(Dropout(dropout, d_in=d_model))
-        layers.extend(block(d_model, **options, **memory) for _ in range(num_layers))
+            layers.append(Pointwise(NORMS[norm_kind](d_in, norm_epsilon), d_in=d_in))
+        layers.append(Dropout(dropout, d_in=d_in))
+        if d_input is not None:
+            layers.append(Pointwise(nn.Linear(d_in, d_model), d_in=d_in, d_out=d_model))
+        layers.extend(block(d_model, **given, **memory) for _ in range(num_layers))
         if norm == "pre":
-            layers.append(Pointwise(nn.LayerNorm(d_model, norm_epsilon), d_in=d_model))
+            layers.append(Pointwise(NORMS[norm_kind](d_model, norm_epsilon), d_in=d_model))
         super().__init__(layers)
         self.description = (
             f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_feedforward={d_feedforward}, "
             f"d_memory={d_memory}, positions={positions!r}, max_positions={max_positions}, norm={norm!r}, "
             f"activation={activation!r}, dropout={dropout}, dropout_attention={dropout_attention}, "
             f"is_causal={is_causal}, norm_input={norm_input}, norm_epsilon={norm_epsilon}"
+            + "".join(f", {name}={value!r}" for name, value in options.items())
         )
         self._init_weights(terms=num_layers * (2 if d_memory is None else 3))
 
