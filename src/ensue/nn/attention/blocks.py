@@ -108,9 +108,7 @@ class PostNormBlock(Parallel):
         self.d_in = self.d_out = d_model
         self.is_causal, self.parallel = given.is_causal, given.parallel
         if self.parallel and not self.may_be_parallel:
-            raise ValueError(
-                f"{type(self).__name__} has its sublayers one after another; parallel is for norm = pre without a memory"
-            )
+            raise ValueError(f"{type(self).__name__} is not parallel; that is for norm = pre without a memory")
         self.attention = MultiHeadAttention(
             d_model,
             num_heads=given.num_heads,
