@@ -54,7 +54,7 @@ class BlockNames(NamedTuple):
     second: str
     norm_feedforward: str
     factor: str = ""
-    """What multiplies the feed-forward network's neurons, if it is gated."""
+    """The map that multiplies the neurons of a gated feed-forward network."""
 
 
 def layer(ours: str, *theirs: str, form: Form = PLAIN, has_bias: bool = True) -> list[Part]:
