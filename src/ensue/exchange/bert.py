@@ -73,7 +73,7 @@ def encoder_table(config: Configuration, keys: EncoderKeys = EncoderKeys()) -> d
 
 
 def from_the_third(parts: list[Part]) -> list[Part]:
-    """The same, with positions that are numbered from 2."""
+    """Parts whose positions are numbered from 2."""
     return [part._replace(form=FROM_THE_THIRD) if part.ours == "layers.layers.0.weight" else part for part in parts]
 
 
