@@ -124,6 +124,7 @@ SUBJECTS = [
         "variational recurrent",
         lambda: VariationalRecurrent(GRU(10, D_OUT), d_x=3, d_latent=2, d_hidden=5),
     ),
+    Subject("post-norm block as in MPNet", lambda: post_block(is_causal=False, relative_buckets=4)),
     Subject(
         "pre-norm block as in Pythia and Llama",
         lambda: pre_block(rotary=True, rotary_share=0.5, parallel=True, gated=True, norm_kind="rms", activation="silu"),

@@ -3,12 +3,13 @@
 BERT and MiniLM (Devlin et al. 2019); DistilBERT (Sanh et al. 2019), without segments and without a pooler; RoBERTa (Liu
 et al. 2019), whose positions are numbered from 2, with byte-level subwords, and XLM-R and CamemBERT, which are the same
 with others; ELECTRA (Clark et al. 2020) and ALBERT (Lan et al. 2020), whose vectors of tokens may have a width of their
-own.
+own; MPNet (Song et al. 2020), whose scores know distances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ensue.errors import DataError
@@ -215,10 +216,10 @@ def _check_gelu(config: Configuration, encoder: dict[str, Any], has_head: bool) 
         raise DataError("the head's activation is gelu, another one of the layers is not supported", config.path)
 
 
-def roberta_layout(recipe: Any) -> list[Part]:
+def roberta_layout(recipe: Any, names: BlockNames = NAMES) -> list[Part]:
     """The parameters."""
     found = from_the_third(embeddings(recipe.input.segments))
-    found += blocks(recipe.encoder, "encoder.layer.{}.", NAMES)
+    found += blocks(recipe.encoder, "encoder.layer.{}.", names)
     if recipe.head.masked:
         found += mask_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
     if recipe.head.pooler:
@@ -303,3 +304,27 @@ ALBERT = Family(
     unused=("embeddings.position_ids", "predictions.decoder.bias"),
     tied="predictions.decoder.weight",
 )
+
+
+MPNET_NAMES = NAMES._replace(
+    attention_in=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    attention_out="attention.attn.o",
+    norm_attention="attention.LayerNorm",
+)
+
+
+def mpnet_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    found = roberta_tables(config, names)
+    buckets = config.whole("relative_attention_num_buckets", 32)
+    return found | {"input": {}, "encoder": found["encoder"] | {"relative_buckets": buckets}}
+
+
+def mpnet_layout(recipe: Any) -> list[Part]:
+    """The parameters. Each block gets a copy of the numbers of distances, which all share."""
+    first, shared = first_block(recipe.encoder), "encoder.relative_attention_bias.weight"
+    ours = [f"layers.layers.{first + n}.attention.relative.weight" for n in range(recipe.encoder.num_layers)]
+    return [*roberta_layout(recipe, MPNET_NAMES), *(Part(name, (shared,)) for name in ours)]
+
+
+MPNET = replace(ROBERTA, prefix="mpnet.", tables=mpnet_tables, layout=mpnet_layout)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, nearest
-from ensue.exchange.bert import ALBERT, BERT, DISTILBERT, ELECTRA, ROBERTA
+from ensue.exchange.bert import ALBERT, BERT, DISTILBERT, ELECTRA, MPNET, ROBERTA
 from ensue.exchange.family import Configuration, Family
 from ensue.exchange.gpt import GPT, GPT2, LLAMA, NEOX
 from ensue.exchange.imported import Imported, recipe_of
@@ -77,7 +77,7 @@ def _pooling(path: Path) -> str:
 
 FAMILIES = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "distilbert": DISTILBERT,
-    "electra": ELECTRA, "albert": ALBERT,
+    "electra": ELECTRA, "albert": ALBERT, "mpnet": MPNET,
     "gpt2": GPT2, "openai-gpt": GPT, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA,
 }  # fmt: skip
 """The families by `model_type`."""

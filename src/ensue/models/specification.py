@@ -235,6 +235,10 @@ class TransformerEncoder(Encoder):
     """The share of a head's features that rotary positions turn."""
     rotary_base: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
     """The base of the frequencies of rotary positions."""
+    relative_buckets: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Buckets of distances, each with a trained number that is added to scores, as in MPNet; for a model that looks in
+    both directions.
+    """
     d_input: Size | None = None
     """For a masked language model, the width of its vectors of tokens and positions, if not `d_model` (ALBERT)."""
 

@@ -60,6 +60,8 @@ class BlockOptions:
     """The share of a head's features that rotary positions turn, the first ones."""
     rotary_base: float = 10_000.0
     """The b of the rotary frequencies b^(-2i/d)."""
+    relative_buckets: int = 0
+    """The buckets of distances, of which each has a number that is added to scores; 0: none."""
 
 
 class FeedForward(nn.Sequential):
@@ -117,6 +119,7 @@ class PostNormBlock(Parallel):
             rotary=given.rotary,
             rotary_share=given.rotary_share,
             rotary_base=given.rotary_base,
+            relative_buckets=given.relative_buckets,
         )
         self.d_feedforward = 4 * d_model if given.d_feedforward is None else given.d_feedforward
         self.activation = given.activation

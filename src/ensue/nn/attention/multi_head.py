@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.attention.positions import Rotary, advanced, numbered
+from ensue.nn.attention.positions import RelativeBias, Rotary, advanced, numbered
 from ensue.nn.draws import draws_for_others, dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
@@ -95,15 +95,15 @@ class MultiHeadAttention(Parallel):
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q, K, V = W_Q x, W_K x, W_V x,   y = W_O [head_1; ...; head_h]
 
-    In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions.
-    `dropout` acts on the attention weights. It runs on torch's scaled-dot-product kernel; only while the tap `weights`,
-    (B, H, T, S), is watched, the equation is computed as written. Raises `ValueError` if the heads cannot share
-    `d_model`.
+    In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions. With
+    `relative_buckets` a `RelativeBias` is added to the scores. `dropout` acts on the attention weights. It runs on
+    torch's scaled-dot-product kernel; only while the tap `weights`, (B, H, T, S), is watched, the equation is computed
+    as written. Raises `ValueError` if the heads cannot share `d_model`, and for a causal layer with buckets.
     """
 
     def __init__(
         self, d_model: int, *, num_heads: int, dropout: float = 0.0, is_causal: bool = True, rotary: bool = False,
-        rotary_share: float = 1.0, rotary_base: float = 10_000.0,
+        rotary_share: float = 1.0, rotary_base: float = 10_000.0, relative_buckets: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_heads < 1 or d_model % num_heads:
@@ -113,6 +113,9 @@ class MultiHeadAttention(Parallel):
         self.dropout = checked_share(dropout)
         self.project_in = nn.Linear(d_model, 3 * d_model)
         self.project_out = nn.Linear(d_model, d_model)
+        if relative_buckets and is_causal:
+            raise ValueError("relative positions in buckets are for attention that looks in both directions")
+        self.relative = RelativeBias(num_heads, relative_buckets) if relative_buckets else None
         self.rotary = Rotary(self.d_head, share=rotary_share, base=rotary_base) if rotary else None
         self.weights = Tap()
 
@@ -136,7 +139,9 @@ class MultiHeadAttention(Parallel):
         # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
             dropout = self.dropout if self.training else 0.0
-            heads = fused_attention(queries, keys, values, None, dropout=dropout, is_causal=self.is_causal)
+            heads = fused_attention(
+                queries, keys, values, None, dropout=dropout, is_causal=self.is_causal, bias=self._bias(x.shape[1])
+            )
         else:
             is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
             if is_next and rows_to_attend() and not is_watched(self):
@@ -161,7 +166,9 @@ class MultiHeadAttention(Parallel):
             count = sum(1 for _ in group)
             part = queries_keys_values[start : start + count * length]
             queries, keys, values = self._split(part.view(count, length, -1))
-            found = fused_attention(queries, keys, values, None, dropout=0.0, is_causal=self.is_causal)
+            found = fused_attention(
+                queries, keys, values, None, dropout=0.0, is_causal=self.is_causal, bias=self._bias(length)
+            )
             heads.append(found.transpose(1, 2).reshape(count * length, self.d_out))
             start += count * length
         y: Tensor = self.project_out(torch.cat(heads).unsqueeze(0))
@@ -184,11 +191,17 @@ class MultiHeadAttention(Parallel):
             advanced(state.position, keys.shape[2], mask),
         )
 
+    def _bias(self, length: int) -> Tensor | None:
+        return None if self.relative is None else self.relative(length)
+
     def _attend(self, queries: Tensor, state: KVState, allowed: Tensor) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
+        dropout, bias = self.dropout if self.training else 0.0, self._bias(queries.shape[2])
         if not is_watched(self):
-            return fused_attention(queries, state.keys, state.values, allowed, dropout=dropout, is_causal=False)
+            return fused_attention(
+                queries, state.keys, state.values, allowed, dropout=dropout, is_causal=False, bias=bias
+            )
         scores = queries @ state.keys.transpose(2, 3) / math.sqrt(self.d_head)
+        scores = scores if bias is None else scores + bias
         weights = self.weights(scores.masked_fill(~allowed, -math.inf).softmax(dim=-1))
         return dropped(weights, dropout) @ state.values
 
@@ -204,7 +217,7 @@ class MultiHeadAttention(Parallel):
         return (
             f"d_model={self.d_in}, num_heads={self.num_heads}, dropout={self.dropout}, is_causal={self.is_causal}, "
             f"rotary={self.rotary is not None}"
-        ) + ("" if self.rotary is None else self.rotary.newer)
+        ) + (f", relative_buckets={self.relative.buckets}" if self.relative else getattr(self.rotary, "newer", ""))
 
 
 def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
@@ -221,13 +234,19 @@ def fused_attention(
     dropout: float,
     is_causal: bool,
     scale: float | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Torch's scaled-dot-product kernel. On a CPU it is never in bfloat16, whose backward pass is slow (LOG.md).
 
     A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
+    `bias` (H, T, S) is added to the scores of attention that is not causal.
     """
     if dropout and (queries.device.type == "cpu" or draws_for_others()):
-        return _plain_attention(queries, keys, values, allowed, dropout=dropout, is_causal=is_causal, scale=scale)
+        return _plain_attention(queries, keys, values, allowed, dropout=dropout, is_causal=is_causal, scale=scale,
+                                bias=bias)  # fmt: skip
+    if bias is not None:
+        bias = bias.to(torch.promote_types(queries.dtype, torch.float32) if queries.is_cpu else queries.dtype)
+        allowed = bias.unsqueeze(0) if allowed is None else torch.where(allowed, bias, -math.inf)
     if queries.device.type == "cpu":
         given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
         queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
@@ -246,12 +265,14 @@ def _plain_attention(
     dropout: float,
     is_causal: bool,
     scale: float | None,
+    bias: Tensor | None,
 ) -> Tensor:
     """`fused_attention` with dropout whose random numbers belong to the rows."""
     given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
     queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
     with torch.autocast(queries.device.type, enabled=False):
         scores = queries @ keys.transpose(2, 3) * (1 / math.sqrt(queries.shape[3]) if scale is None else scale)
+        scores = scores if bias is None else scores + bias.to(dtype)
         if is_causal:
             allowed = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
         if allowed is not None:

@@ -131,6 +131,34 @@ class SinusoidalPositions(Parallel):
         return f"d_model={self.d_in}"
 
 
+FARTHEST = 128
+"""From this distance on, all positions of a side are in one bucket."""
+
+
+class RelativeBias(nn.Module):
+    """A trained number for the distance of two positions, added to their score, for each head (Raffel et al. 2020).
+
+    Half of the `buckets` are for keys to the left. A quarter has one distance each; the others are logarithmic, up to
+    128. Raises `ValueError` for fewer than four.
+    """
+
+    def __init__(self, num_heads: int, buckets: int) -> None:
+        super().__init__()
+        if buckets < 4:
+            raise ValueError(f"relative positions have four buckets at least, not {buckets}")
+        self.buckets = buckets
+        self.weight = nn.Parameter(torch.zeros(buckets, num_heads))
+
+    def forward(self, length: int) -> Float[Tensor, "H T T"]:
+        """The numbers for `length` queries and as many keys."""
+        places = torch.arange(length, device=self.weight.device)
+        distances = places.unsqueeze(1) - places  # from the key to the query
+        half, exact = self.buckets // 2, self.buckets // 4
+        far = (distances.abs().clamp(min=1) / exact).log() / math.log(FARTHEST / exact) * (half - exact)
+        near = torch.where(distances.abs() < exact, distances.abs(), (exact + far.long()).clamp(max=half - 1))
+        return self.weight[near + half * (distances < 0)].permute(2, 0, 1)
+
+
 class Rotary(nn.Module):
     """Rotary positions (Su et al. 2021): rotates each pair (2i, 2i+1) of a query or key by `t / 10000^(2i/d)` radians.
 
