@@ -463,6 +463,36 @@ def test_spans_that_overlap_are_learned_scored_and_written(tmp_path: Path, monke
     assert tagger.scored_items(gold).whole()["f1"] == 1.0
 
 
+@pytest.mark.slow
+def test_tag_nested_learns_a_folder_of_brat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second annotation goes across a line end, around the others."""
+    without_pictures(monkeypatch)
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "data" / f"{name}.txt").write_text("Bank of Lima\ngrew\nLima grew\n" * 10)
+        found = [
+            span for n in range(0, 280, 28) for span in ((n, n + 12, "ORG"), (n, n + 17, "CL"), (n + 8, n + 12, "LOC"))
+        ]
+        spans_of = "".join(f"T{n}\t{label} {start} {end}\tx\n" for n, (start, end, label) in enumerate(found))
+        (tmp_path / "data" / f"{name}.ann").write_text(spans_of)
+    settings = {"encoder.d_model": 16, "features.d_words": 16, "train.epochs": 40, "train.batch_tokens": 40}
+    data = tmp_path / "data"
+    tagger = train("tag-nested", train=data, valid=data, out=tmp_path / "run", settings=settings, threads=1)
+    assert isinstance(tagger, LabelingPipeline)
+    scores = tagger.evaluate(data)
+    assert {name: score.support for name, score in scores.per_label.items()} == {"CL": 20, "LOC": 20, "ORG": 20}
+    assert scores.f1 == 1.0
+    rows = [json.loads(line) for line in "".join(tagger.prediction_lines(str(data))).splitlines()]
+    assert rows[0] == {
+        "text": "Bank of Lima\ngrew",
+        "spans": [
+            {"start": 0, "end": 12, "label": "ORG"},
+            {"start": 0, "end": 17, "label": "CL"},
+            {"start": 8, "end": 12, "label": "LOC"},
+        ],
+    }
+
+
 def test_layers_that_are_not_learned_are_counted(tmp_path: Path) -> None:
     data = tmp_path / "gold.jsonl"
     data.write_text("".join(json.dumps({"text": text, "spans": spans}) + "\n" for text, spans in NESTED * 4))

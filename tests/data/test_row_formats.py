@@ -131,6 +131,29 @@ def test_folder_of_brat(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+OVERLAPPING = "T1\tORG 0 12\tBank of Lima\nT2\tLOC 8 12\tLima\nT3\tNP 0 17;18 22\tx\nT4\tLOC 18 22\tOslo\n"
+
+
+def test_spans_of_brat_overlap_where_they_may(tmp_path: Path) -> None:
+    """A long span holds lines together behind shorter ones that begin later."""
+    (tmp_path / "a.txt").write_text("Bank of Lima grew\nOslo too.\nNothing.\n")
+    (tmp_path / "a.ann").write_text(OVERLAPPING)
+    source = SentenceSource(tmp_path, nested=True)
+    assert [(sentence.words, source.format.labels(sentence)) for sentence in source] == [
+        (
+            ("Bank", "of", "Lima", "grew", "Oslo", "too", "."),
+            ("B-NP|B-ORG", "I-NP|I-ORG", "B-LOC|I-NP|I-ORG", "I-NP", "B-LOC|I-NP", "O", "O"),
+        ),
+        (("Nothing", "."), ("O", "O")),
+    ]
+    (tmp_path / "a.ann").write_text(OVERLAPPING + "T5\tNP 0 4;8 12\tx\n")
+    with pytest.raises(DataError, match=r"a.ann:5: a span with gaps"):
+        SentenceSource(tmp_path, nested=True)
+    (tmp_path / "a.ann").write_text(OVERLAPPING)
+    with pytest.raises(DataError, match=r"a.ann:3: the span overlaps that of line 1; .* tag-nested learns"):
+        SentenceSource(tmp_path)
+
+
 def test_export_of_label_studio(tmp_path: Path) -> None:
     """A browser counts the sign behind a smile one further than a code point."""
     path = tmp_path / "spans.json"
@@ -213,6 +236,8 @@ def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: 
     start = time.perf_counter()
     with pytest.raises(DataError, match=message) if message else nullcontext():
         assert list(text_blocks(tmp_path / file, "utf-8"))
+    if file.endswith(".ann"):
+        assert list(text_blocks(tmp_path / file, "utf-8", nested=True))
     assert time.perf_counter() - start < 8
 
 

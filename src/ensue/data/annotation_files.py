@@ -26,11 +26,11 @@ _BRAT_SPAN = re.compile(r"T\S*\t(\S+) (\d{1,9} \d{1,9}(?:;\d{1,9} \d{1,9})*)(?:\
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 
-def brat_rows(path: Path, encoding: str) -> Iterator[Row]:
+def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Row]:
     """The lines of the `.txt` beside an `.ann`, with their spans; lines that a span goes across are one.
 
     Relations, events, attributes and notes are left out. Raises DataError (file:line) for a span that is not in the
-    text, overlaps another one, or has gaps.
+    text, has gaps, or overlaps another one, if they are not `nested`.
     """
     text = whole_text(path.with_suffix(".txt"), encoding)
     spans: list[_BratSpan] = []
@@ -39,16 +39,20 @@ def brat_rows(path: Path, encoding: str) -> Iterator[Row]:
             spans.append(_brat_span(line.rstrip("\r\n"), text, str(path), number))
     spans.sort()
     for before, behind in pairwise(spans):
-        if behind.start < before.end:
-            raise DataError(f"the span overlaps that of line {before.line}; expected flat spans", path, behind.line)
+        if behind.start < before.end and not nested:
+            what = f"the span overlaps that of line {before.line}; the recipe tag-nested learns such spans"
+            raise DataError(what, path, behind.line)
+    words = [*(match.start() for match in re.finditer(r"\S+", text)), len(text)]
     for span in spans:
-        if any(text[start:end].strip() for start, end in span.gaps):
-            raise DataError("a span with gaps; expected spans in one piece", path, span.line)
-    start = place = inside = 0
+        for start, end in span.gaps:
+            if start < end and not (text[start].isspace() and words[bisect_left(words, start)] >= end):
+                raise DataError("a span with gaps; expected spans in one piece", path, span.line)
+    start = place = inside = reached = 0
     for end in [*(match.end() for match in re.finditer("\n", text)), len(text)]:
         while inside < len(spans) and spans[inside].start < end:
+            reached = max(reached, spans[inside].end)
             inside += 1
-        if inside > place and spans[inside - 1].end > end:
+        if reached > end:
             continue
         if text[start:end].strip():
             found = [{"start": a - start, "end": b - start, "label": label} for a, b, label, *_ in spans[place:inside]]

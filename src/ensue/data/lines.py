@@ -30,11 +30,11 @@ class Lines:
         self._head: list[tuple[int, str]] = []
 
     @classmethod
-    def of(cls, path: Path, *, encoding: str = "utf-8") -> Self:
+    def of(cls, path: Path, *, encoding: str = "utf-8", nested: bool = False) -> Self:
         """The lines of a file, decompressed, or the rows of a binary table as JSON. Reading them raises DataError where
-        it cannot be decoded.
+        it cannot be decoded. `nested`: spans may overlap.
         """
-        return cls(text_blocks(path, encoding), str(path))
+        return cls(text_blocks(path, encoding, nested=nested), str(path))
 
     def split_array(self) -> None:
         """Cuts the text into values if it begins like a JSON array of objects. Call it before reading."""

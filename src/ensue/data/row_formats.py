@@ -28,12 +28,13 @@ def suffix(name: str) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def text_blocks(path: Path, encoding: str) -> Iterator[str]:
-    """The text of a file in blocks, decompressed; of one with rows, these as JSON lines."""
+def text_blocks(path: Path, encoding: str, *, nested: bool = False) -> Iterator[str]:
+    """The text of a file in blocks, decompressed, or its rows as JSON lines. With `nested` spans may overlap."""
     if has_rows(path):
         return json_lines(path)
     if read := ROWS.get(suffix(path.name)):
-        return as_lines([row] for row in read(path, encoding))
+        rows = brat_rows(path, encoding, nested=nested) if read is brat_rows else read(path, encoding)
+        return as_lines([row] for row in rows)
     blocks = decoded(path, encoding)
     return _json_blocks(blocks, str(path)) if suffix(path.name) == ".json" else blocks
 

@@ -21,7 +21,7 @@ class LabeledFiles:
     for finding its format and for the first reading.
 
     `paths` are some of the files of the location, by default all. `encoding_of` says the encoding of a file that
-    declares it.
+    declares it. `nested`: spans may overlap.
     """
 
     def __init__(
@@ -31,8 +31,9 @@ class LabeledFiles:
         *,
         paths: Sequence[Path] | None = None,
         encoding_of: Callable[[Path, str], str] = lambda path, encoding: encoding,
+        nested: bool = False,
     ) -> None:
-        self.encoding = checked_encoding(encoding)
+        self.encoding, self._nested = checked_encoding(encoding), nested
         self._encoding_of = encoding_of
         self._waiting: Lines | None = None
         self.paths: tuple[Path, ...] = ()
@@ -54,7 +55,7 @@ class LabeledFiles:
                 self._waiting = waiting  # a stream goes on, wherever it was left
             return
         for path in self.paths:
-            yield Lines.of(path, encoding=self._encoding_of(path, self.encoding))
+            yield Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
 
     def keep(self, lines: Lines) -> None:
         """Keeps the lines of the only file, which have been looked at, for the next reading."""

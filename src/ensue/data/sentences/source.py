@@ -39,7 +39,7 @@ class SentenceSource:
     ) -> None:
         self.rest = ""
         """The text after the last sentence that was read; the whole file if it has no sentence."""
-        self.files = LabeledFiles(location, encoding)
+        self.files = LabeledFiles(location, encoding, nested=nested)
         self.location = self.files.location
         self.files.check_text()
         name = format or self._detected(like)

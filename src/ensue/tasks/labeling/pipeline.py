@@ -176,7 +176,8 @@ class LabelingPipeline(WordPipeline):
     ) -> SentenceSource:
         """The sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None
-        return SentenceSource(location, format=format, like=like, encoding=encoding, made=self.format)
+        made, nested = self.format, self.nested
+        return SentenceSource(location, format=format, like=like, encoding=encoding, made=made, nested=nested)
 
     def format(self, name: str) -> Format:
         """The reader and writer of a format; with the columns of the training data, if these have the same format."""
