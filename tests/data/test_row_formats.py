@@ -15,7 +15,10 @@ from ensue.data.documents import DocumentSource
 from ensue.data.pairs import PairSource
 from ensue.data.row_formats import text_blocks
 from ensue.data.sentences.source import SentenceSource
+from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
+from ensue.recipe import DataRecipe
+from ensue.tasks.contract.data_set import fingerprints
 
 PO = r"""# Translations of a program.
 msgid ""
@@ -152,6 +155,20 @@ def test_spans_of_brat_overlap_where_they_may(tmp_path: Path) -> None:
     (tmp_path / "a.ann").write_text(OVERLAPPING)
     with pytest.raises(DataError, match=r"a.ann:3: the span overlaps that of line 1; .* tag-nested learns"):
         SentenceSource(tmp_path)
+
+
+def test_the_text_beside_annotations_counts_as_data(tmp_path: Path) -> None:
+    """What is kept of a file is of its text too; running text is read from all files."""
+    (tmp_path / "a.txt").write_text("Lima grew\n")
+    (tmp_path / "a.ann").write_text("T1\tLOC 0 4\tLima\n")
+    found = []
+    for text in ("Lima grew\n", "Oslo grew\n"):
+        (tmp_path / "a.txt").write_text(text)
+        found.append(
+            (SentenceSource(tmp_path).files.fingerprint(), fingerprints(DataRecipe(test=str(tmp_path)))["test"])
+        )
+    assert all(one != two for one, two in zip(*found, strict=True))
+    assert "".join(TextSource(tmp_path).chunks()) == "T1\tLOC 0 4\tLima\nOslo grew\n"
 
 
 def test_export_of_label_studio(tmp_path: Path) -> None:

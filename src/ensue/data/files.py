@@ -25,19 +25,29 @@ IN_OPTIONS = {FORMAT_OPTION: "--format"}
 
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
+    """The files that `location` names, as `all_files` has them; beside brat's annotations (`.ann`) without their texts,
+    which are read with them, and its settings.
+    """
+    files = all_files(location)
+    stems = {path.with_suffix("") for path in files if path.suffix == ".ann"}
+    others = {path for path in files if path.suffix == ".conf" or (path.with_suffix("") in stems)} if stems else set()
+    return tuple(path for path in files if path.suffix == ".ann" or path not in others)
+
+
+def all_files(location: str | Path) -> tuple[Path, ...]:
     """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
     with readable(location):
         path = expanded(location)
         if DatasetName.parse(str(location)):
             return (path,)
         if str(location) and path.is_dir():
-            return _without_texts(_files_below(path))
+            return _files_below(path)
         if str(location) and path.is_file():
             return (path,)
         if str(location) and path.exists():
             raise DataError(_what_it_is(path), location)
         if glob.has_magic(str(location)) and not path.is_symlink():
-            return _without_texts(_matches(location, path))
+            return _matches(location, path)
         raise DataError(_missing(path), str(location) or '""')
 
 
@@ -88,13 +98,6 @@ def _files_below(folder: Path) -> tuple[Path, ...]:
     if not files:
         raise DataError("no file in this folder", folder)
     return tuple(files)
-
-
-def _without_texts(files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The files; beside brat's annotations (`.ann`) without their texts, which are read with them, and its settings."""
-    stems = {path.with_suffix("") for path in files if path.suffix == ".ann"}
-    others = {path for path in files if path.suffix == ".conf" or (path.with_suffix("") in stems)} if stems else set()
-    return tuple(path for path in files if path.suffix == ".ann" or path not in others)
 
 
 def _regular(folder: Path) -> Iterator[Path]:

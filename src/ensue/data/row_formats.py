@@ -28,6 +28,12 @@ def suffix(name: str) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
+def files_read(path: Path) -> tuple[Path, ...]:
+    """The file, and the one that is read with it where it is there: the text of brat's annotations."""
+    text = path.with_suffix(".txt")
+    return (path, text) if suffix(path.name) == ".ann" and text.is_file() else (path,)
+
+
 def text_blocks(path: Path, encoding: str, *, nested: bool = False) -> Iterator[str]:
     """The text of a file in blocks, decompressed, or its rows as JSON lines. With `nested` spans may overlap."""
     if has_rows(path):

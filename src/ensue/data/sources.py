@@ -9,15 +9,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from ensue.cache import put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, MAX_CHARACTERS, checked_encoding, decoded, text_of
-from ensue.data.files import expanded, files_of, readable
+from ensue.data.files import all_files, expanded, readable
 from ensue.data.lines import Lines
 from ensue.data.row_files import DatasetName, dataset_files, find_dataset
+from ensue.data.row_formats import files_read
 from ensue.errors import DataError
 from ensue.text.boundaries import last_boundary
 
@@ -39,7 +41,7 @@ class TextSource:
     def __init__(self, location: str | Path, *, encoding: str = "utf-8") -> None:
         self.location = str(location)
         self.encoding = checked_encoding(encoding)
-        self.paths = files_of(self.location)
+        self.paths = all_files(self.location)
         if not any(self._blocks()):
             raise DataError("the text is empty", self.location)
 
@@ -110,9 +112,9 @@ def _clipped(blocks: Iterator[str], start: int, stop: int | None) -> Iterator[st
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """A digest of the bytes of files, in their order."""
+    """A digest of the bytes of files, in their order, each with the text that is read with it."""
     digest = hashlib.sha256()
-    for path in paths:
+    for path in chain.from_iterable(map(files_read, paths)):
         suffix = path.suffix.lower()
         digest.update((suffix if suffix in COMPRESSED else "").encode())  # the same bytes would read otherwise
         digest.update(_file_digest(path))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ensue.data.compact_texts import Columns
 from ensue.data.detection.locations import aligned_paths
 from ensue.data.division import Division, divided
-from ensue.data.files import files_of
+from ensue.data.files import all_files
 from ensue.data.kept_columns import Kept, kept
 from ensue.data.parallel import working
 from ensue.data.sources import digest_of
@@ -114,7 +114,7 @@ class Split(Generic[DataT]):
 
 def named(location: str) -> list[Path]:
     """The files that a location names, which may be two with a comma between them."""
-    return [path for name in aligned_paths(location) or (location,) for path in files_of(name)]
+    return [path for name in aligned_paths(location) or (location,) for path in all_files(name)]
 
 
 def fingerprints(table: DataRecipe) -> dict[str, str]:
