@@ -4,10 +4,15 @@ The archives are never made again when code changes: they stand for the runs tha
 were made, and makes one for what is new.
 """
 
-import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from kept_runs.answers import answer, are_alike
 from kept_runs.make import ARCHIVES, RUNS, unpacked
@@ -26,6 +31,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def as_torch_draws(shape: Sequence[int], kind: Any) -> Tensor:
+    """Random whole numbers of 16 bits, four from each number of torch's generator."""
+    assert kind is np.int16
+    size = math.prod(shape)
+    return torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:size].view(*shape)
+
+
 def differences(answers: list[dict[str, str]]) -> list[str]:
     return [
         f"{asked['command']}\nnow: {found}\nthen: {asked['answer']}"
@@ -42,19 +54,12 @@ def test_a_kept_run_answers_as_it_did(folder: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KEPT)
-def test_all_kept_runs_answer_as_they_did(folder: Path, name: str) -> None:
+def test_all_kept_runs_answer_as_they_did(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their exports too."""
-    answers = unpacked(name, folder)
-    if name == "stopped":  # it goes on, with other draws of dropout than it had begun with
-        resumed, *scored = answers
-        assert answer(resumed["command"]) == resumed["answer"]
-        for asked in scored:
-            lines = zip(answer(asked["command"]).splitlines(), asked["answer"].splitlines(), strict=True)
-            for now, then in (map(json.loads, pair) for pair in lines):
-                assert now.pop("token", None) == then.pop("token", None)
-                assert now == pytest.approx(then, rel=0.01 if asked["command"].startswith("score") else 0.001)
-    else:
-        assert differences(answers) == []
+    if name == "stopped":  # the first half of its training drew so; what is drawn since has golden curves
+        monkeypatch.setattr("ensue.nn.draws._numbers", as_torch_draws)
+        monkeypatch.setattr("ensue.tasks.contract.task.uniform", torch.rand)
+    assert differences(unpacked(name, folder)) == []
 
 
 def test_each_is_described() -> None:
