@@ -199,7 +199,9 @@ def test_a_file_is_opened_once_for_its_format_and_the_first_reading(
 ) -> None:
     opened: list[Path] = []
     blocks = lines.text_blocks
-    monkeypatch.setattr(lines, "text_blocks", lambda path, encoding: opened.append(path) or blocks(path, encoding))
+    monkeypatch.setattr(
+        lines, "text_blocks", lambda path, *how, **also: opened.append(path) or blocks(path, *how, **also)
+    )
     path = tmp_path / name
     path.write_text(text)
     source = kind(path)
