@@ -6,6 +6,7 @@ turns it into an error. The command line writes it as a line on stderr.
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 
@@ -19,12 +20,18 @@ _said: set[str] = set()
 
 
 def say_once(topic: str, message: str) -> None:
-    """Warns with `message`, unless there was a notice on this `topic` in the process before."""
+    """Warns with `message`, unless there was a notice on this `topic` in the process before.
+
+    The warning is of the place that called the caller. Python's own memory of warnings, which is never emptied, keeps
+    nothing of it.
+    """
     if topic not in _said:
         if len(_said) >= MOST_TOPICS:
             _said.clear()
         _said.add(topic)
-        warnings.warn(" ".join(message.split()), Notice, stacklevel=3)
+        place = sys._getframe(2)
+        text, module = " ".join(message.split()), place.f_globals.get("__name__", "")
+        warnings.warn_explicit(text, Notice, place.f_code.co_filename, place.f_lineno, module=module, registry={})
 
 
 def say_empty(count: int, location: str) -> None:

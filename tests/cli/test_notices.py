@@ -71,8 +71,36 @@ def test_another_warning_is_shown_as_python_does() -> None:
     assert [(str(message), category) for message, category in shown] == [("something else", UserWarning)]
 
 
+def called(topic: str, message: str) -> None:
+    """Calls what notices: the notice is of the line that calls this."""
+    say_once(topic, message)
+
+
+def test_a_notice_is_of_the_place_that_called_and_filters_find_it() -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.filterwarnings("always", module=__name__.replace(".", r"\."))
+        called("place", "a text is empty")
+        warnings.filterwarnings("ignore", message="a text is long")
+        called("silenced", "a text is long")
+        warnings.filterwarnings("error", category=notices.Notice)
+        with pytest.raises(notices.Notice, match="a text is short"):
+            called("an error", "a text is short")
+    assert [(shown.filename, shown.category, str(shown.message)) for shown in said] == [
+        (__file__, notices.Notice, "a text is empty")
+    ]
+
+
 def test_any_number_of_topics_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither here, nor in what Python keeps for each module."""
     monkeypatch.setattr(notices, "MOST_TOPICS", 3)
+    shown = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        monkeypatch.setattr(warnings, "showwarning", lambda *of: shown.append(of))
+        for number in range(20):
+            called(f"kept {number}", f"text {number} is empty")
+    assert len(shown) == 20
+    assert not [key for key in globals().get("__warningregistry__", {}) if "is empty" in str(key)]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for number in range(20):
