@@ -20,18 +20,14 @@ _said: set[str] = set()
 
 
 def say_once(topic: str, message: str) -> None:
-    """Warns with `message`, unless there was a notice on this `topic` in the process before.
-
-    The warning is of the place that called the caller. Python's own memory of warnings, which is never emptied, keeps
-    nothing of it.
-    """
+    """Warns with `message`, unless there was a notice on this `topic` in the process before."""
     if topic not in _said:
         if len(_said) >= MOST_TOPICS:
             _said.clear()
         _said.add(topic)
-        place = sys._getframe(2)
-        text, module = " ".join(message.split()), place.f_globals.get("__name__", "")
-        warnings.warn_explicit(text, Notice, place.f_code.co_filename, place.f_lineno, module=module, registry={})
+        place = sys._getframe(2)  # that of the caller's caller
+        text, file, module = " ".join(message.split()), place.f_code.co_filename, place.f_globals.get("__name__", "")
+        warnings.warn_explicit(text, Notice, file, place.f_lineno, module, {})  # Python's own memory grows without end
 
 
 def say_empty(count: int, location: str) -> None:

@@ -125,14 +125,21 @@ def whole_bytes(path: Path) -> bytes:
 
 def whole_text(path: Path, encoding: str) -> str:
     """The text of a file. Raises DataError like `decoded`, for a NUL character, and for more than `MAX_CHARACTERS`."""
-    parts: list[str] = []
-    for block in decoded(path, encoding):
-        if "\0" in block:
-            raise DataError("a NUL character; expected text", path)
-        parts.append(block)
-        if sum(map(len, parts)) > MAX_CHARACTERS:
-            raise DataError(f"a text of more than {MAX_CHARACTERS:,} characters", path)
-    return "".join(parts)
+    text = joined(decoded(path, encoding), str(path))
+    if "\0" in text:
+        raise DataError("a NUL character; expected text", path)
+    return text
+
+
+def joined(parts: Iterable[str], name: str) -> str:
+    """The parts of a text as one. Raises DataError for more than `MAX_CHARACTERS`."""
+    found, length = [], 0
+    for part in parts:
+        found.append(part)
+        length += len(part)
+        if length > MAX_CHARACTERS:
+            raise DataError(f"more than {MAX_CHARACTERS:,} characters", name)
+    return "".join(found)
 
 
 @contextmanager

@@ -38,12 +38,10 @@ def all_files(location: str | Path) -> tuple[Path, ...]:
     """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
     with readable(location):
         path = expanded(location)
-        if DatasetName.parse(str(location)):
+        if DatasetName.parse(str(location)) or (str(location) and path.is_file()):
             return (path,)
         if str(location) and path.is_dir():
             return _files_below(path)
-        if str(location) and path.is_file():
-            return (path,)
         if str(location) and path.exists():
             raise DataError(_what_it_is(path), location)
         if glob.has_magic(str(location)) and not path.is_symlink():

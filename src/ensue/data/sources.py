@@ -15,7 +15,7 @@ from typing import Self
 
 from ensue.cache import put, used
 from ensue.cache_folders import cache_directory
-from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, MAX_CHARACTERS, checked_encoding, decoded, text_of
+from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded, joined, text_of
 from ensue.data.files import all_files, expanded, readable
 from ensue.data.lines import Lines
 from ensue.data.row_files import DatasetName, dataset_files, find_dataset
@@ -145,10 +145,7 @@ def _file_digest(path: Path) -> bytes:
 
 def _sha256(path: Path) -> bytes:
     with path.open("rb", buffering=0) as file:
-        digest = hashlib.sha256()
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-        return digest.digest()
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def is_stream(path: str) -> bool:
@@ -170,13 +167,7 @@ def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
 
 def whole_text(path: str, encoding: str = "utf-8") -> str:
     """The whole text, in memory. Raises DataError for more than `MAX_CHARACTERS`."""
-    parts, length = [], 0
-    for part in stream_text(path, encoding):
-        parts.append(part)
-        length += len(part)
-        if length > MAX_CHARACTERS:
-            raise DataError(f"more than {MAX_CHARACTERS:,} characters", stream_name(path))
-    return "".join(parts)
+    return joined(stream_text(path, encoding), stream_name(path))
 
 
 def stream_lines(path: str, encoding: str) -> Lines:

@@ -124,12 +124,8 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
     """
     if not isinstance(labels, Labels):
         alone = specification.model_copy(update={"kind": "softmax"})
-        return TagHeads(
-            [
-                build_tag_head(specification if part.kind in ("label", "class") else alone, d_in, part.labels)
-                for part in labels.learned
-            ]
-        )
+        of = {"label": specification, "class": specification}
+        return TagHeads([build_tag_head(of.get(part.kind, alone), d_in, part.labels) for part in labels.learned])
     tables = labels.legal() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:

@@ -272,15 +272,9 @@ class NoEncoder(Table):
 
 
 _Cells = (
-    ElmanEncoder
-    | LSTMEncoder
-    | ProjectedEncoder
-    | GRUEncoder
-    | ClockworkEncoder
-    | StackEncoder
-    | PlainEncoder
-    | QRNNEncoder
-)
+    ElmanEncoder | LSTMEncoder | ProjectedEncoder | GRUEncoder
+    | ClockworkEncoder | StackEncoder | PlainEncoder | QRNNEncoder
+)  # fmt: skip
 CellsSpecification = Annotated[_Cells, Field(discriminator="kind")]
 """Recurrent layers."""
 EncoderSpecification = Annotated[WindowEncoder | _Cells | TransformerEncoder | NoEncoder, Field(discriminator="kind")]

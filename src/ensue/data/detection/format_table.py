@@ -89,9 +89,8 @@ def by_suffix(kind: str, name: str) -> str:
 
 def by_sign(kind: str, rows: Sequence[str]) -> str:
     """The format by the first rows, without blank ones and line ends; "" if they do not say it."""
-    return next(
-        (known.name for known in reversed(KNOWN) if kind in known.kinds and known.sign and known.sign(rows)), ""
-    )
+    found = (known.name for known in reversed(KNOWN) if kind in known.kinds and known.sign and known.sign(rows))
+    return next(found, "")
 
 
 def frames_in(path: Path) -> str:

@@ -49,11 +49,8 @@ def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
     if not name:
         formats = ", ".join(format for format in FORMATS if format != "plain")
         advice = f"two files with a comma between them, or {FORMAT_OPTION} says what it is ({formats})"
-        raise DataError(
-            f"no pairs found; expected a source, a tab and a target in each line, {advice}",
-            lines.name,
-            options=IN_OPTIONS,
-        )
+        what = f"no pairs found; expected a source, a tab and a target in each line, {advice}"
+        raise DataError(what, lines.name, options=IN_OPTIONS)
     if name in _WITHOUT_COLUMNS and (choice.sources or choice.targets):
         what = "data.sources and data.targets"
         in_options = {what: "--sources and --targets"}
