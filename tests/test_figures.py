@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 76_947,
-    "files of `src`": 574,
+    "Python lines of `src`": 77_041,
+    "files of `src`": 575,
     "files of `tasks`": 152,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -31,6 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "plain dropout": {"model": MODELS["lstm"] | {"kind": "gru", "dropout": 0.3}, "accumulate": 4},
     "sgd": {"model": MODELS["lstm"] | {"kind": "elman"}, "optimizer": "sgd", "learning_rate": 0.5},
+    "muon": {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.1, "average": 0.9},
     "blocks": {
         "model": MODELS["transformer"] | {"dropout": 0.2, "sampled": 5}, "accumulate": 2, "average": 0.9,
         "schedule": "inverse-sqrt",

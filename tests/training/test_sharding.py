@@ -119,6 +119,7 @@ def test_one_that_is_gone_or_hangs_ends_all(
     ("tuning", "train", "expected"),
     [
         ({}, {"deterministic": True}, "has deterministic and sharded"),
+        ({}, {"optimizer": "muon"}, 'has sharded and the optimizer "muon", which needs matrices whole'),
         ({"unfreeze": 0.5}, {}, "train.sharded does not go with tuning.unfreeze"),
     ],
 )

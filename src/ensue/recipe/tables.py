@@ -112,8 +112,10 @@ class TrainRecipe(Table):
     accumulate: Rows = 1
     """A batch is computed in this many parts, with the same result and less memory."""
 
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    """AdamW, or SGD with momentum."""
+    optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
+    """AdamW; SGD with momentum; or Muon, which moves the matrices of layers in all directions alike, and all else as
+    AdamW does.
+    """
     learning_rate: Amount = 3e-3
     """The largest learning rate, at the end of the warm-up."""
     schedule: Literal["linear", "cosine", "inverse-sqrt", "constant"] = "linear"
@@ -125,7 +127,7 @@ class TrainRecipe(Table):
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     """Weight decay of matrices; biases and norms have none."""
     beta1: Share = 0.9
-    """Decay of AdamW's first moment, or SGD's momentum."""
+    """Decay of AdamW's first moment, or the momentum of SGD and Muon."""
     beta2: Share = 0.99
     """Decay of AdamW's second moment; SGD has none."""
     average: Share = 0.0
@@ -163,6 +165,8 @@ class TrainRecipe(Table):
     def _one_way_to_add(self) -> Self:
         if self.deterministic and self.sharded:
             raise ValueError("has deterministic and sharded; sharded gradients are not added in a fixed order")
+        if self.sharded and self.optimizer == "muon":
+            raise ValueError('has sharded and the optimizer "muon", which needs matrices whole')
         return self
 
     @model_validator(mode="after")

@@ -28,8 +28,11 @@ AVERAGE = "average.safetensors"
 """The file of the averaged weights, in runs that average them."""
 BEST = "best.safetensors"
 """The file of the best weights so far. There is none before the first validation."""
-MOMENTS = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, torch.optim.SGD: {"momentum_buffer"}}
-"""The tensors that an optimizer keeps for a parameter. Each is a number, or has the parameter's shape."""
+_ADAM = {"step", "exp_avg", "exp_avg_sq"}
+MOMENTS = {"AdamW": [_ADAM], "SGD": [{"momentum_buffer"}], "Muon": [_ADAM, {"step", "momentum_buffer"}]}
+"""The tensors that an optimizer keeps for a parameter, one of these sets. Each is a number, or has the parameter's
+shape.
+"""
 
 
 def save_checkpoint(
@@ -174,9 +177,9 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
         if value.shape not in ((), shape) or (value.dim() == 0) != (name == "step" or not shape):
             raise DamagedError(f"{path}: not of this model: {key} should be {tuple(shape)}, is {tuple(value.shape)}")
         state.setdefault(int(index), {})[name] = value if name == "step" else _local_part(value, parameters[int(index)])
-    expected = MOMENTS[type(optimizer)]
-    if wrong := next((found for found in state.values() if found.keys() != expected), None):
-        raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected)}, not {_list(wrong)}")
+    expected = MOMENTS[type(optimizer).__name__]
+    if wrong := next((found for found in state.values() if found.keys() not in expected), None):
+        raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected[-1])}, not {_list(wrong)}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

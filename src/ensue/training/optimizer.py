@@ -23,6 +23,7 @@ from ensue.models.modules import copied
 from ensue.ranks import is_in_parts, local_part
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
+from ensue.training.muon import Muon, layer_matrices
 
 
 class Tuning:
@@ -109,7 +110,7 @@ class Tuning:
 
 
 def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None = None) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) or SGD with momentum, over the groups of `tuning`."""
+    """AdamW (Loshchilov & Hutter 2019), SGD with momentum, or Muon, over the groups of `tuning`."""
     groups = (tuning or Tuning(model)).groups(recipe.weight_decay)
     parameters = [parameter for group in groups for parameter in group["params"]]
     fused = {parameter.device.type for parameter in parameters} <= {"cpu", "cuda"}
@@ -117,6 +118,8 @@ def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None
         fused = fused and not any(map(is_in_parts, parameters))  # which torch 2.13 does not have
         return torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.beta1, fused=fused)
     betas = (recipe.beta1, recipe.beta2)
+    if recipe.optimizer == "muon":
+        return Muon(groups, layer_matrices(model), lr=recipe.learning_rate, betas=betas, fused=fused)
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=betas, fused=fused)
 
 

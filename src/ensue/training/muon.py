@@ -1,0 +1,84 @@
+"""Muon (Jordan et al. 2024): momentum whose matrices are whitened, so that a matrix learns in all directions.
+
+Muon orthogonalizes a matrix by five steps of Newton and Schulz, of three products each. Here the rows are made nearly
+orthogonal by one product and a triangular system, an approach that MUD (arXiv 2603.17970) takes too. With the rows of
+the momentum R, each of length 1,
+
+    W = D tril(R Rᵀ)⁻¹ R,
+
+where the diagonal D gives each row the length 1. A matrix that has more rows than columns is transposed. Gates are
+matrices of their own. A step moves a matrix of m x n by η s √max(m, n) W (Liu et al. 2025, where s is 0.2), so that the
+learning rates are of the size of AdamW's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from ensue.models.levels import levels_of
+from ensue.nn import MultiHeadAttention, SequenceLayer
+
+SCALE = 0.8
+"""The number s, by validation losses of Transformers and LSTMs (LOG.md, 2026-11-25)."""
+
+
+def whitened(matrices: Float[Tensor, "n R C"]) -> Float[Tensor, "n R C"]:
+    """Matrices whose rows, or columns if these are fewer, are nearly orthogonal, each of length 1 or 0."""
+    if matrices.shape[1] > matrices.shape[2]:
+        return whitened(matrices.mT).mT
+    rows = normalize(matrices, dim=2, eps=1e-12)
+    products = rows @ rows.mT
+    products.diagonal(dim1=1, dim2=2).fill_(1.0)
+    return normalize(torch.linalg.solve_triangular(products, rows, upper=False), dim=2, eps=1e-12)
+
+
+def layer_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
+    """The matrices of the layers between the input and the head; for each the number of matrices that its rows are."""
+    blocks: dict[Tensor, int] = {}
+    for module in model.modules():
+        if isinstance(module, SequenceLayer):
+            own = [p for p in module.parameters(recurse=False) if p.dim() == 2 and p.shape[0] % module.d_out == 0]
+            blocks |= {parameter: parameter.shape[0] // module.d_out for parameter in own}
+        if isinstance(module, MultiHeadAttention):
+            parameter = module.project_in.weight
+            blocks[parameter] = parameter.shape[0] // parameter.shape[1]
+    parameters = (parameter for level in levels_of(model)[1:-1] for parameter in level.values())
+    return {parameter: blocks.get(parameter, 1) for parameter in parameters if parameter.dim() == 2}
+
+
+class Muon(torch.optim.AdamW):
+    """AdamW, and for the parameters of `matrices` momentum that is whitened."""
+
+    def __init__(
+        self, groups: Iterable[dict[str, Any]], matrices: Mapping[nn.Parameter, int], *, lr: float,
+        betas: tuple[float, float], fused: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(groups, lr=lr, betas=betas, fused=fused)
+        self.matrices = matrices
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Moves the parameters that have gradients. Those of the matrices are taken away."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter in self.matrices and parameter.grad is not None:
+                    self._move(parameter, parameter.grad, group)
+                    parameter.grad = None  # so that AdamW leaves it as it is
+        super().step(closure)
+
+    def _move(self, parameter: nn.Parameter, gradient: Tensor, group: Mapping[str, Any]) -> None:
+        state, momentum = self.state[parameter], group["betas"][0]
+        if not state:
+            state |= {"step": torch.zeros(()), "momentum_buffer": torch.zeros_like(parameter)}
+        state["step"] += 1
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        ahead = gradient.lerp(mean, momentum)  # as Nesterov has it
+        moved = whitened(ahead.reshape(self.matrices[parameter], -1, parameter.shape[1]))
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.sub_(moved.reshape(parameter.shape), alpha=group["lr"] * SCALE * max(moved.shape[1:]) ** 0.5)

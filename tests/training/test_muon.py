@@ -1,0 +1,106 @@
+"""Muon: what it moves, how far, and that a run with it goes on as it was."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from ensue.models.build_text import build_language_model
+from ensue.recipe import TrainRecipe
+from ensue.training.muon import SCALE, Muon, layer_matrices, whitened
+from ensue.training.optimizer import build_optimizer
+from layer_tables import layers
+
+
+def one_after_the_other(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Each row without its products with those before it: forward substitution, row by row."""
+    rows = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+    found = np.zeros_like(rows)
+    for place, row in enumerate(rows):
+        found[place] = row - sum(row @ rows[before] * found[before] for before in range(place))
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+
+
+@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**16))
+def test_rows_or_columns_are_whitened(num_rows: int, num_columns: int, seed: int) -> None:
+    matrices = torch.randn(3, num_rows, num_columns, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    for matrix, found in zip(matrices.numpy(), whitened(matrices).numpy(), strict=True):
+        short = matrix if num_rows <= num_columns else matrix.T
+        np.testing.assert_allclose(found if num_rows <= num_columns else found.T, one_after_the_other(short), atol=1e-9)
+
+
+def test_a_turned_matrix_stays_and_an_empty_row_stays_empty() -> None:
+    turned = torch.linalg.qr(torch.randn(1, 9, 9, generator=torch.Generator().manual_seed(0)))[0]
+    torch.testing.assert_close(whitened(turned * torch.rand(1, 9, 1)), turned)
+    assert whitened(torch.zeros(1, 3, 4)).eq(0).all()
+
+
+def language_model(**encoder: Any) -> nn.Module:
+    return build_language_model(**layers(**{"d_embedding": 8, **encoder}), vocabulary_size=40)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "expected"),
+    [
+        ({"kind": "lstm", "d_model": 12}, {"weight_input": 4, "weight_hidden": 4}),
+        ({"kind": "gru", "d_model": 12}, {"weight_input": 3, "weight_hidden": 3}),
+        (
+            {"kind": "transformer", "d_model": 12, "num_heads": 2, "context": 24},
+            {"project_in.weight": 3, "project_out.weight": 1, "feedforward.0.weight": 1, "feedforward.3.weight": 1},
+        ),
+    ],
+)
+def test_matrices_of_layers_by_gates(encoder: dict[str, Any], expected: dict[str, int]) -> None:
+    model = language_model(**encoder)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = {names[parameter]: blocks for parameter, blocks in layer_matrices(model).items()}
+    assert list(found.values()) == list(expected.values())
+    assert all(name.endswith(end) for name, end in zip(found, expected, strict=True))
+
+
+def test_a_step_moves_each_gate_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other parameters are moved as AdamW moves them."""
+    model, alone = language_model(kind="lstm", d_model=12), language_model(kind="lstm", d_model=12)
+    alone.load_state_dict(model.state_dict())
+    recipe = TrainRecipe(steps=1, optimizer="muon", learning_rate=0.5, weight_decay=0.1)
+    muon, adam = (
+        build_optimizer(model, recipe),
+        build_optimizer(alone, recipe.model_copy(update={"optimizer": "adamw"})),
+    )
+    assert isinstance(muon, Muon)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for each in (model, alone):
+        for number, parameter in enumerate(each.parameters()):
+            parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
+    gradient = dict(model.named_parameters())["layers.layers.0.weight_hidden"].grad
+    assert gradient is not None
+    muon.step()
+    adam.step()
+    for (name, moved), (_, expected) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
+        if name.endswith("weight_hidden"):
+            by_hand = np.concatenate(
+                [one_after_the_other(gate) for gate in gradient.double().numpy().reshape(4, 12, 12)]
+            )
+            kept = before[name].double().numpy() * (1 - 0.5 * 0.1)
+            np.testing.assert_allclose(moved.detach().numpy(), kept - 0.5 * SCALE * 12**0.5 * by_hand, atol=1e-5)
+        elif not name.endswith("weight_input"):
+            torch.testing.assert_close(moved, expected)
+
+
+def test_a_checkpoint_has_both_kinds_of_moments(tmp_path: Path) -> None:
+    model = language_model(kind="lstm", d_model=12)
+    optimizer = build_optimizer(model, TrainRecipe(steps=1, optimizer="muon"))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    state = optimizer.state_dict()
+    other = build_optimizer(model, TrainRecipe(steps=1, optimizer="muon"))
+    other.load_state_dict(state)
+    kinds = [set(kept) for kept in other.state_dict()["state"].values()]
+    assert kinds.count({"step", "momentum_buffer"}) == 2
+    assert kinds.count({"step", "exp_avg", "exp_avg_sq"}) == 4
