@@ -185,6 +185,14 @@ def test_workflows_call_what_ci_calls() -> None:
     assert all(f"make {target}" in ci for target in called)
 
 
+def test_a_fork_neither_publishes_pages_nor_packages() -> None:
+    """A push to it would fail: it has no Pages, and the index does not trust it."""
+    for path in WORKFLOWS:
+        jobs = re.split(r"(?m)^  (?=\w+:$)", path.read_text(encoding="utf-8").partition("\njobs:\n")[2])
+        for job in (job for job in jobs if "id-token: write" in job):
+            assert "if: ${{ !github.event.repository.fork }}" in job, (path, job)
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     version = re.findall('"(.+)"', (REPOSITORY / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[-1]
     assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
