@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -253,9 +254,31 @@ def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: 
     start = time.perf_counter()
     with pytest.raises(DataError, match=message) if message else nullcontext():
         assert list(text_blocks(tmp_path / file, "utf-8"))
-    if file.endswith(".ann"):
+    if file.endswith(".ann") and message:
         assert list(text_blocks(tmp_path / file, "utf-8", nested=True))
     assert time.perf_counter() - start < 8
+
+
+@pytest.mark.parametrize("sign", ["b", "\\n"])
+def test_a_long_line_of_messages_takes_memory_with_its_length(tmp_path: Path, sign: str) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(f'msgid "a"\nmsgstr "{sign * 50_000}"\n')
+    tracemalloc.start()
+    try:
+        assert len(list(text_blocks(path, "utf-8"))) == 1
+        assert tracemalloc.get_traced_memory()[1] < 50 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_a_comment_of_a_translation_memory_is_not_looked_through_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    unit = "".join(f'<tuv xml:lang="{name}"><seg>{name}</seg></tuv>' for name in ("en", "de"))
+    path.write_text(f"<tmx><body><tu>{unit}</tu><!--{('b' * 70 + chr(10)) * 420_000}--></body></tmx>")
+    start = time.perf_counter()
+    assert sides(path) == [("en", "de")]
+    assert time.perf_counter() - start < 10
 
 
 def test_docbin_of_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

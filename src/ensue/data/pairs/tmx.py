@@ -21,7 +21,7 @@ from ensue.errors import DataError, nearest
 
 _ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.:-]+)["']""")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_BLOCK = 1 << 16
+_BLOCK = 1 << 20  # with each block a comment that goes on is looked through again from its start
 _UNITS_TO_LOOK_AT = 100
 
 
