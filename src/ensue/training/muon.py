@@ -35,7 +35,9 @@ def whitened(matrices: Float[Tensor, "n R C"]) -> Float[Tensor, "n R C"]:
     rows = normalize(matrices, dim=2, eps=1e-12)
     products = rows @ rows.mT
     products.diagonal(dim1=1, dim2=2).fill_(1.0)
-    return normalize(torch.linalg.solve_triangular(products, rows, upper=False), dim=2, eps=1e-12)
+    # the system is transposed, so that the solution comes row by row in memory
+    solved = torch.linalg.solve_triangular(products.mT, rows.mT, upper=True, left=False).mT
+    return normalize(solved, dim=2, eps=1e-12)
 
 
 def layer_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
