@@ -111,6 +111,12 @@ def test_messages_of_gettext(tmp_path: Path, encoding: str) -> None:
     ]  # fmt: skip
 
 
+def test_a_message_about_a_charset_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "de.po"
+    path.write_text('msgid "charset=latin-1"\nmsgstr "Größe"\n', encoding="utf-8")
+    assert sides(path) == [("charset=latin-1", "Größe")]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_units_of_xliff(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF.replace("UTF-8", encoding), encoding=encoding)
