@@ -48,7 +48,7 @@ class Table:
 
     def get_inputs(self) -> list[Any]:
         names = {"ids": "tensor(int64)"} if self.is_encoder else {"ids": "tensor(int64)", "state_0": "tensor(int64)"}
-        return [SimpleNamespace(name=name, type=kind) for name, kind in names.items()]
+        return [SimpleNamespace(name=name, type=kind, shape=["batch"]) for name, kind in names.items()]
 
     def get_outputs(self) -> list[Any]:
         return [SimpleNamespace(name=name) for name in (["state_0"] if self.is_encoder else ["scores", "next_0"])]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ensue.exchange.onnx.graph import described, model_of, rename
 from ensue.exchange.onnx.loops import loops_kept
 from ensue.exchange.onnx.overrides import overridden
-from ensue.exchange.onnx.sizes import Sizes
+from ensue.exchange.onnx.sizes import BEAMS, ROWS, TEXTS, Sizes
 from ensue.exchange.onnx.tracing import Trace, operations_of
 from ensue.tasks.contract.portable import TensorForm
 
@@ -26,7 +26,7 @@ def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm
     empty, weights = without_content(model)
     fixed = {size for _, numbers in weights.values() for size in numbers.shape}
     words = dict.fromkeys(size for given in inputs.values() for size in given.sizes if isinstance(size, str))
-    sizes = Sizes(words, fixed)
+    sizes = Sizes([*words, BEAMS] if TEXTS in words else words, fixed)
     trace = Trace(sizes, weights)
     given = {}
     for key, expected in inputs.items():
@@ -35,6 +35,9 @@ def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm
         for place, size in enumerate(expected.sizes):
             if isinstance(size, str):
                 sizes.let(sizes.primes[size], trace.add("Shape", key, start=place, end=place + 1))
+    if TEXTS in words:
+        rows, texts = (sizes.value(trace.root, sizes.primes[name]) for name in (ROWS, TEXTS))
+        sizes.let(sizes.primes[BEAMS], trace.add("Div", rows, texts))
     with operations_of(trace), loops_kept(empty, trace), overridden(empty, trace):
         found = function(empty, **given)
     outputs = []

@@ -46,11 +46,11 @@ def overridden(model: nn.Module, trace: Trace) -> Iterator[None]:
 
 
 def _repeats(shared: Shared) -> int | None:
-    """Without content, each row reads the text of its number."""
+    """Without content, as many rows read each text, in order."""
     if not shared.rows.is_meta:
         found: int | None = REPEATS.func(shared)
         return found
-    return 1 if shared.texts == len(shared.rows) else None
+    return None if len(shared.rows) % shared.texts else len(shared.rows) // shared.texts
 
 
 def _scores(attention: AdditiveAttention, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Tensor:

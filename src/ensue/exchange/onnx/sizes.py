@@ -15,6 +15,8 @@ from ensue.exchange.onnx.graph import Graph
 
 LEAST, MOST, DISTANCE = 5_000, 100_000, 1.37
 """The bounds of the first prime, and how far the next ones are from each other. Products of four still are sizes."""
+ROWS, TEXTS, BEAMS = "batch", "texts", "beams"
+"""The names of sizes that go together: as many rows as there are beams read each text."""
 NEAR = 512
 """Up to this number something may be added to a size, or taken away; above it, only a size of the model be added."""
 
@@ -39,6 +41,8 @@ class Sizes:
         for name in names:
             self.primes[name] = number = _prime(number)
             number = int(number * DISTANCE)
+        if BEAMS in self.primes:
+            self.primes[ROWS] = self.primes[TEXTS] * self.primes[BEAMS]
         self._values: dict[int, str] = {}
         self._made: dict[int, Made | None] = {}
         self._terms = _terms(self.primes)

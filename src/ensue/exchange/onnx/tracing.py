@@ -171,8 +171,8 @@ def attention(
         rows, columns = (torch.arange(part.shape[-2], device=part.device) for part in (queries, keys))
         allowed = columns <= rows.unsqueeze(1)
     scores = (queries * (1 / math.sqrt(queries.shape[-1]) if scale is None else scale)) @ keys.transpose(-2, -1)
-    if allowed is None:
-        return scores.softmax(-1) @ values
+    if allowed is None or allowed.dtype != torch.bool:  # a mask of numbers is added
+        return (scores if allowed is None else scores + allowed).softmax(-1) @ values
     weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1)
     return weights.masked_fill(~allowed, 0.0) @ values
 

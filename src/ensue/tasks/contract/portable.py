@@ -66,14 +66,14 @@ def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:
     """The names and sizes of the leaves of an initial state of several rows.
 
     A size is free if it is 0 and grows, or differs from that in `longer`, the state after a longer source. It is "past"
-    where attention grows, and "source" elsewhere.
+    where attention grows, and "source" elsewhere. Of what rows share there are "texts"; each is read by as many rows.
     """
     others = _leaves(state if longer is None else longer, "state", None)
     found = {}
     for (name, leaf, word), (_, other, _) in zip(_leaves(state, "state", None), others, strict=True):
         pairs = zip(leaf.shape[1:], other.shape[1:], strict=True)
         sizes = [word or "source" if a != b or (a == 0 and word) else a for a, b in pairs]
-        found[name] = TensorForm(("batch", *sizes), leaf.dtype)
+        found[name] = TensorForm(("texts" if word == "source" else "batch", *sizes), leaf.dtype)
     return found
 
 
@@ -82,14 +82,21 @@ def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
     return {name: leaf for name, leaf, _ in _leaves(state, prefix, None)}
 
 
-def state_from(like: State, tensors: Mapping[str, Tensor]) -> State:
-    """The state of the form `like` with these leaves. Of what rows share each row has its own."""
+def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
+    """The state of the form `like` with these leaves. Of `count` rows as many read each text, in order; without it each
+    has its own.
+    """
     names = iter([name for name, _, _ in _leaves(like, "state", None)])
 
     def given(leaf: Tensor) -> Tensor:
         return tensors[next(names)]
 
-    return map_state(given, like, shared=lambda part: Shared.of(map_state(given, part.content)))
+    def shared(part: Shared) -> Shared:
+        found = Shared.of(map_state(given, part.content))
+        rows = torch.arange(count or found.texts, device=found.rows.device)
+        return found if count is None else Shared(found.content, rows // max(1, count // max(1, found.texts)))
+
+    return map_state(given, like, shared=shared)
 
 
 def _leaves(state: State, path: str, more: str | None) -> Iterator[tuple[str, Tensor, str | None]]:

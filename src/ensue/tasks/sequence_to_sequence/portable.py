@@ -35,6 +35,7 @@ from ensue.tasks.words.portable import (
 )
 from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
 from ensue.text.words import WordTokenizer
+from ensue.types import select_rows
 
 
 def portable(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> Portable:
@@ -67,12 +68,13 @@ def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) ->
         like, longer = (begun(both, sources(2, length)) for length in (3, 4))
 
     def steps(batch: int, length: int) -> dict[str, Tensor]:
-        ids = torch.randint(both.model.vocabulary_size, (2, batch))
-        _, state = both.model.step(ids[0], begun(both, sources(batch, length)))
+        beams = torch.arange(batch).repeat_interleave(2)
+        ids = torch.randint(both.model.vocabulary_size, (2, len(beams)))
+        _, state = both.model.step(ids[0], select_rows(begun(both, sources(batch, length)), beams))
         return {"ids": ids[1], **state_tensors(state)}
 
     def stepped(both: WithOrigins, ids: Tensor, **state: Tensor) -> dict[str, Tensor]:
-        scores, after = both.model.step(ids, state_from(like, state))
+        scores, after = both.model.step(ids, state_from(like, state, len(ids)))
         tensors = state_tensors(after, "state")
         changed = {name: tensor for name, tensor in tensors.items() if tensor is not state[name]}
         return {

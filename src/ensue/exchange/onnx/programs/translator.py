@@ -26,7 +26,7 @@ SOURCE, TARGET = config["source"], config["target"]
 reader, writer = (Tokenizer.from_file(str(HERE / f"{side}.json")) for side in ("source", "target"))
 encoder, decoder = (onnxruntime.InferenceSession(HERE / f"{part}.onnx") for part in ("encoder", "decoder"))
 NEXT = [output.name for output in decoder.get_outputs()]
-CHANGING = [name.replace("next", "state", 1) for name in NEXT[1:]]
+SIZES = {given.name: given.shape[0] for given in decoder.get_inputs() if given.name != "ids"}
 SETTINGS = {name: config[name] for name in ("length_penalty", "min_tokens", "no_repeat_ngram")}
 SEARCH = BeamSearch(config["beams"], forbidden=tuple((id,) for id in config["forbidden"]), **SETTINGS)
 readers = list(map(reader_of, config["readers"]))  # of the layers of other models
@@ -77,20 +77,21 @@ def best_ids(scores, k):
 def search(sources):
     """The best output for each of some sources, by the beam search of ensue."""
     start = zip((x.name for x in encoder.get_outputs()), encoder.run(None, inputs(sources)), strict=True)
-    state = {name: leaf for name, leaf in start if name in [given.name for given in decoder.get_inputs()]}
+    state = {name: leaf for name, leaf in start if name in SIZES}
     limits = [min(config["most"], math.ceil(len(ids) * config["ratio"]) + config["more"]) for ids, _, _ in sources]
     frontier = Frontier(SEARCH, [SEARCH.for_input(max_tokens=limit) for limit in limits], TARGET["special"]["<end>"])
     ids = [TARGET["special"]["<begin>"]] * len(sources)
-    memory, texts = {name: leaf for name, leaf in state.items() if name not in CHANGING}, np.arange(len(sources))
+    memory, count = {name: leaf for name, leaf in state.items() if SIZES[name] == "texts"}, len(sources)
     while len(ids):
         scores, *leaves = decoder.run(NEXT, {"ids": np.asarray(ids, np.int64), **state})
         scores[:, frontier.forbidden.always] = -math.inf
         for place in frontier.blocked():
             scores[place] = -math.inf
         rows, ids = frontier.advance(*best_ids(scores, SEARCH.width), None)
-        state |= {name: leaf[rows] for name, leaf in zip(CHANGING, leaves, strict=True)}
-        if not np.array_equal(texts, texts := texts[rows]):  # what a source is remembered by
-            state |= {name: leaf[texts] for name, leaf in memory.items()}
+        state |= {name.replace("next", "state", 1): leaf for name, leaf in zip(NEXT[1:], leaves, strict=True)}
+        state |= {name: leaf[rows] for name, leaf in state.items() if name not in memory}
+        if count != (count := len(frontier.live.inputs)):  # all hypotheses of a source share what it is remembered by
+            state |= {name: leaf[frontier.live.inputs] for name, leaf in memory.items()}
     return [found[0].ids for found in frontier.results()]
 
 
