@@ -25,19 +25,19 @@ class FrameFeatureSpecification(Table):
     dropout: Share = 0.0
     """Dropout on the features."""
     window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
-    """Of sounds: seconds of a frame."""
+    """For sounds: the length of a frame in seconds."""
     step: Annotated[float, Field(ge=1e-4, le=10)] = 0.010
-    """Of sounds: seconds from the start of a frame to that of the next."""
+    """For sounds: seconds from the start of a frame to the start of the next."""
     bands: Annotated[int, Field(ge=1, le=1000)] = 40
-    """Of sounds: the number of bands of frequency, evenly spaced in mel. The logarithms of their energies are the
+    """For sounds: the number of bands of frequency, evenly spaced in mel. The logarithms of their energies are the
     features.
     """
     lowest: Annotated[float, Field(ge=0, le=1_000_000)] = 20.0
-    """Of sounds: where the lowest band begins, in hertz."""
+    """For sounds: the beginning of the lowest band, in hertz."""
     highest: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """Of sounds: where the highest band ends, in hertz; 0: at half of the sampling rate."""
+    """For sounds: the end of the highest band, in hertz; 0: half of the sampling rate."""
     floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
-    """Of sounds: the least energy of a band; samples are from -1 to 1."""
+    """For sounds: the least energy of a band; samples are from -1 to 1."""
 
 
 class MixtureHeadSpecification(Table):
@@ -46,15 +46,15 @@ class MixtureHeadSpecification(Table):
     components: Annotated[int, Field(ge=1, le=1000)] = 1
     """Normal distributions in the mixture; 1: a Gaussian."""
     least_deviation: Annotated[float, Field(gt=0, le=1)] = 0.01
-    """The least deviation of a normalized feature. Without it, what never changes is predicted without bound."""
+    """The least deviation of a normalized feature. Without it, the density of a constant feature has no bound."""
 
 
 class LatentSpecification(Table):
     """The latent variables of a model of the next frame."""
 
     kind: Literal["none", "storn", "vrnn"] = "none"
-    """storn: each by itself, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: their prior depends on the frames before
-    (Chung et al. 2015).
+    """storn: the latent variables are independent, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: their prior depends on
+    the frames before (Chung et al. 2015).
     """
     size: Size = 32
     """Latent variables of a frame."""
@@ -68,17 +68,17 @@ class GridSpecification(Table):
     """The table `[grid]`: from an image to the vectors that the decoder looks at."""
 
     kind: Literal["convolutions", "none"] = "convolutions"
-    """convolutions: a small network makes a grid of vectors; none: the vectors are the frames themselves, such as one
-    vector, or the places of an image as another network has them.
+    """convolutions: a small network makes a grid of vectors; none: the vectors are the frames themselves, such as a
+    single vector, or the outputs of another network for the places of an image.
     """
     colors: Annotated[int, Field(ge=1, le=1_000)] = 1
     """The numbers of a pixel, which stand side by side in a row: 3 for red, green and blue."""
     channels: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
         default_factory=lambda: [16, 32, 64, 96]
     )
-    """The features of each convolution of 3 × 3; the last ones are those of a place."""
+    """The number of features of each convolution of 3 × 3; the last number is that of a place."""
     halvings: Few = 4
-    """So many of the first convolutions are followed by a maximum over 2 × 2 pixels."""
+    """The number of convolutions, from the first on, with a maximum over 2 × 2 pixels behind them."""
     dropout: Share = 0.0
     """Dropout on the vectors of the places."""
 
@@ -92,13 +92,13 @@ class CaptionAttention(Attention):
     gate: bool = True
     """Whether the state decides how much of what it sees enters the step: β of Xu et al."""
     doubly_stochastic: Weight = 0.01
-    """λ in λ Σ_i (1 − Σ_t α_ti)², by which each place is looked at about once; 0: none."""
+    """λ in λ Σ_i (1 − Σ_t α_ti)², which makes the decoder look at each place about once; 0: none."""
     hard: bool = False
     """Whether one place is drawn in each step, in place of the mean."""
     expected: Share = 0.5
-    """Of hard attention: the share of steps in which the mean stands in place of the draw."""
+    """For hard attention: the share of steps in which the mean takes the place of the draw."""
     entropy: Weight = 0.01
-    """Of hard attention: the weight of the entropy of α, which keeps it from deciding too early."""
+    """For hard attention: the weight of the entropy of α, which keeps the attention from deciding too early."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -129,15 +129,15 @@ class GlimpseSpecification(Table):
     view_convolutions: list[Size] = Field(default=[16])
     """Channels of the convolutions that read the coarse view."""
     deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
-    """The deviation σ of a place that is drawn in training; the model at work takes the mean."""
+    """The deviation σ of a place that is drawn in training; prediction takes the mean."""
     samples: Number = 1
-    """Ways through each image in a training step. With several, what one earns is compared with what the others do."""
+    """Ways through each image in a training step. With several, the score of one is compared with the others'."""
     relative: bool = True
     """Whether a place is found as a step from the one before, or by itself."""
     start: Place = Field(default=[0.0, 0.0])
-    """Where reading begins before anything is learned, (down, right)."""
+    """The place where an untrained model begins to read, (down, right)."""
     move: Place = Field(default=[0.0, 0.0])
-    """The step to each place before anything is learned, if places are relative."""
+    """The step of an untrained model from place to place, if places are relative."""
     policy: Annotated[float, Field(ge=0, le=1000)] = 1.0
     """How much the gradient of the places counts (λ of Ba et al. 2015); 1: it is that of the bound."""
     most_symbols: Annotated[int, Field(ge=1, le=10_000)] = 20

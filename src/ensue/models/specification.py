@@ -250,7 +250,7 @@ class OriginEncoder(Table):
     origin: Path = Field(default="", alias="from")
     """The directory of the run whose layers they are."""
     pooling: Literal["auto", "first", "last", "mean"] = "auto"
-    """From the vectors of a word's subwords to one; auto: first, for a model that reads from left to right last."""
+    """How the vectors of a word's subwords become one; auto: first, or last in a left-to-right model."""
     dropout: Share | None = None
     """Dropout in its layers; default: as in that run."""
     dropout_attention: Share = 0.0
@@ -324,8 +324,8 @@ class PairTokens(Table):
     d_embedding: Size = 256
     """Features of a token's vector."""
     tied: Literal["none", "target", "all"] = "target"
-    """The tables that are one: target: the softmax has that of the target's tokens; all: and the source's tokens, whose
-    vocabulary is then the same.
+    """The tables that are shared. target: the softmax has the table of the target's tokens; all: the source's tokens
+    have it, too, and both sides have one vocabulary.
     """
     dropout_words: Share = 0.0
     """Share of each vocabulary whose embeddings are zero in a training step."""

@@ -24,13 +24,13 @@ class ContextualSpecification(Table):
     encoder is taken (CoVe).
     """
     contextual_layers: list[LayerNumber] = Field(default_factory=list)
-    """Their layers; 0: the embeddings, -1: the last. []: all."""
+    """The layers of these runs that are read; 0: the embeddings, -1: the last. []: all."""
     contextual_mix: Literal["sum", "concatenate"] = "sum"
     """sum: the layers of a run are added up with trained weights (Peters et al. 2018, eq. 1); concatenate: side by
     side.
     """
     contextual_pooling: Literal["mean", "first", "last", "max"] = "mean"
-    """From the vectors of a word's subwords to one."""
+    """How the vectors of a word's subwords become one."""
 
     @field_validator("contextual", mode="after")
     @classmethod
@@ -72,14 +72,14 @@ class FeatureSpecification(ContextualSpecification):
     vectors: str = ""
     """A file of pretrained vectors: GloVe, word2vec (text or binary) or fastText's text."""
     kept_vectors: Annotated[int, Field(ge=0, le=LARGEST)] = 100_000
-    """The run keeps the vectors of the words of its data and of the first words of the file, the most frequent ones, so
-    many; the latter in half precision.
+    """The number of words of the file, the first and most frequent ones, whose vectors the run keeps in half precision.
+    It keeps the vectors of the words of its data anyway.
     """
     train_vectors: bool = False
     """Whether the pretrained vectors are trained too."""
     contextual_at: Literal["input", "first-layer", "both"] = "input"
-    """Where they join: input: beside the other features (ELMo); first-layer: behind the first layer (TagLM, Peters et
-    al. 2017), with recurrent layers; both: with weights of their own in each place.
+    """Where the contextual features join: input: beside the other features (ELMo); first-layer: behind the first layer
+    (TagLM, Peters et al. 2017), with recurrent layers; both: with weights of their own in each place.
     """
     dropout: Share = 0.0
     """Dropout on the features."""
@@ -121,15 +121,15 @@ class TagHeadSpecification(PathHeadSpecification):
     """The head of a tagger of words."""
 
     repeats: bool = False
-    """Whether a word also has the maxima of its features over all places where it stands in what is read together."""
+    """Whether the head also reads the maxima of a word's features over all its places in the joined sentences."""
 
 
 class PoolingHeadSpecification(Table):
     """The head of a classifier, without what only words have."""
 
     pooling: list[Literal["first", "last", "mean", "max", "attention"]] = Field(default=["mean", "max"])
-    """How a sequence becomes one vector; several are concatenated. first: of the layers of a masked model `[CLS]`. []:
-    the n-grams alone decide, of a model that has them.
+    """How a sequence becomes one vector; several are concatenated. first: `[CLS]`, for the layers of a masked model.
+    []: the n-grams alone decide, if the model has them.
     """
     d_hidden: SizeOrZero = 0
     """Width of a hidden layer before the labels; 0: none."""
@@ -187,7 +187,7 @@ class CharacterWords(Table):
     activation: Literal["relu", "tanh"] = "relu"
     """The nonlinearity of the filters."""
     longest: Annotated[int, Field(ge=3, le=10_000)] = 50
-    """The most characters of a word, in bytes, with its begin and its end; what is behind them is not read."""
+    """The largest length of a word in bytes, with marks of begin and end. The rest of a longer word is not read."""
 
     @model_validator(mode="after")
     def _wide(self) -> Self:

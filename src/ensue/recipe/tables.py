@@ -61,13 +61,13 @@ class DividedData(DataRecipe):
     """The table `[data]` of a model that learns from examples, a part of which is kept for validation."""
 
     group: str = ""
-    """The column or key of the training data that says what belongs together, such as a speaker, an author or a
-    document: a group is in one part only. Empty: the source, such as a text or an image, with all its targets;
-    a labeled sentence is by itself.
+    """The column or key of the training data that has the group of a row, such as its speaker, author or document. A
+    group is in one part only. Empty: the source, such as a text or an image, with all its targets; a labeled sentence
+    is by itself.
     """
     division: Literal["sources", "rows"] = "sources"
-    """sources: nothing that is in the validation part is in the training part, too; rows: each row goes to a part by
-    itself, as in runs of an earlier ensue.
+    """sources: all rows of a source or of a group are in one part; rows: each row goes to a part by itself, as in runs
+    of an earlier ensue.
     """
 
 
@@ -75,8 +75,8 @@ class CorpusRecipe(DataRecipe):
     """The table `[data]` of a model that learns from running text."""
 
     valid_characters: Count = 2_000_000
-    """At most this many characters of the validation text are scored, from its beginning; a part of the training text
-    is no larger.
+    """At most this many characters of the validation text are scored, from its beginning. A part of the training text
+    that is kept for validation is no larger.
     """
 
 
@@ -84,7 +84,7 @@ class TokenizerRecipe(Table):
     """The table `[tokenizer]`."""
 
     kind: Literal["characters", "bytes", "words", "bpe", "wordpiece", "published"] = "characters"
-    """The kind of tokens; published: that of an imported model, which is no other kind, and is not trained."""
+    """The kind of tokens; published: the tokenizer of an imported model, of no other kind, and not trained."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
@@ -136,8 +136,8 @@ class TrainRecipe(Table):
     """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """How often the validation data are scored, evenly over the budget; less often where that would take more than a
-    tenth of a budget of seconds.
+    """How often the validation data are scored, evenly over the budget; less often if that would take more than a tenth
+    of a budget of seconds.
     """
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
@@ -150,8 +150,8 @@ class TrainRecipe(Table):
     deterministic: bool = False
     """1, 2, 4 or 8 processes train the same model bit for bit. It cuts a batch into 8 parts, which is slower."""
     sharded: bool = False
-    """Several processes hold the parameters, gradients and moments in parts, each one its own, for models that do not
-    fit into the memory of one. A step is slower.
+    """Several processes share the parameters, gradients and moments, and each holds a part, for models that do not fit
+    into the memory of one. A step is slower.
     """
 
     @model_validator(mode="after")
@@ -189,21 +189,22 @@ class TuningRecipe(Table):
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Factor of the learning rate for each level below the head (Howard & Ruder 2018: 1/2.6)."""
     freeze: Annotated[int, Field(ge=-1, le=1001)] = 0
-    """The lowest levels that are not trained, so many of them; -1: all but the head."""
+    """The number of levels, from the lowest on, that are not trained; -1: all but the head."""
     unfreeze: Share = 0.0
     """Share of the budget after which one more level is trained: first the head alone, then the level below it too, and
     so on down to `freeze` (gradual unfreezing, Howard & Ruder 2018). 0: all at once.
     """
     new_first: Share = 0.0
-    """Share of the budget, at its beginning, in which only that is trained which does not come from another run."""
+    """Share of the budget, at its beginning, in which only weights that do not come from another run are trained."""
 
 
 class CorpusTuning(TuningRecipe):
     """The table `[tuning]` of a model that learns from running text."""
 
     vocabulary: Literal["origin", "own"] = "origin"
-    """The tokens of a model that begins from another run (`encoder.from`): origin: those of that run; own: those that
-    `[tokenizer]` finds in the text. Symbols that both have keep their vectors, the others begin at the mean.
+    """The tokens of a model that begins from another run (`encoder.from`): origin: the tokens of that run; own: the
+    tokens that `[tokenizer]` finds in the text. Symbols that both have keep their vectors, and the others begin at the
+    mean.
     """
 
 

@@ -16,7 +16,7 @@ class FramePredictionTrain(FramesTrain):
     """The table `[train]` of a model of the next frame."""
 
     longest: Rows = 1_000
-    """Longer series are cut for training, into pieces of at most so many frames. They are scored whole."""
+    """Longer series are cut for training, into pieces of at most this many frames. They are scored whole."""
 
 
 class FramePredictionRecipe(FramesRecipe):

@@ -26,8 +26,8 @@ class FramesData(DividedData):
     time: Column = "time"
     """The column of a table with the time of a frame; it is no feature, and a gap in it is a mistake."""
     pattern: str = ""
-    """Where the name of a file has its label, such as `{label}_{}_{}.wav`; empty: labels are in the files, in a table
-    of paths, or are the names of folders.
+    """The place of the label in the name of a file, such as `{label}_{}_{}.wav`; empty: labels are in the files, in a
+    table of paths, or are the names of folders.
     """
     separator: str = ""
     """The character between several labels; empty: a series has one label."""

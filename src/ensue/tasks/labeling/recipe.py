@@ -31,12 +31,12 @@ class LabelingData(DividedData):
     words: ColumnName = ""
     """The column or key of the words; empty: the format's default (column 1, form, "tokens" or "text")."""
     labels: ColumnName | Annotated[list[ColumnName], Field(min_length=1)] = ""
-    """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans"). A list
-    of columns has a head for each; "feats" one for each attribute, and "lemma" learns edit scripts of the form.
+    """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans"). In a
+    list of columns each has a head; "feats" has one for each attribute, and "lemma" learns edit scripts of the form.
     """
     nested: Annotated[int, Field(ge=0, le=10)] = 0
-    """Spans may overlap: each class has a head, and so has each further layer where spans of one class overlap, up to
-    this many layers; 0: spans do not overlap.
+    """The largest number of layers of a class, for spans that overlap. Each class has a head, and spans of one class
+    that overlap are in several layers, each with a head. 0: spans do not overlap.
     """
     splitter: Splitter = "treebank"
     """How running text is cut into words, in prediction and in data that have text."""

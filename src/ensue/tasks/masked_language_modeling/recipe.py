@@ -21,8 +21,8 @@ class MaskedData(CorpusRecipe):
     documents: Literal["lines", "blank-lines"] = "blank-lines"
     """Where a document ends: at each line end, or at a blank line. [SEP] is between two documents."""
     next_sentence: bool = False
-    """Whether an example is two segments of whole lines, half of which do not follow each other, and the model says
-    which do; without it, a block of running text.
+    """Whether an example is two segments of whole lines, and the model says whether they follow each other, as half of
+    them do. Without it, an example is a block of running text.
     """
 
 
@@ -30,7 +30,7 @@ class WordPieceTable(TokenizerRecipe):
     """The table `[tokenizer]` of a masked language model."""
 
     kind: Literal["wordpiece", "bpe", "published"] = "wordpiece"
-    """The kind of token; published: that of an imported model, which no other kind can be, and which is not trained."""
+    """The kind of token; published: the tokenizer of an imported model, of no other kind, and not trained."""
     lowercase: bool = True
     """Whether all text is lowered first; WordPiece then drops accents too."""
 
@@ -39,11 +39,11 @@ class MaskingTable(Table):
     """The table `[masking]`: what is hidden, anew in each epoch."""
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of the tokens that are hidden, and to be found."""
+    """Share of the tokens that are hidden, and that the model has to find."""
     masked: Part = 0.8
-    """Share of the hidden tokens in whose place [MASK] is read."""
+    """Share of the hidden tokens that are read as [MASK]."""
     random: Part = 0.1
-    """Share of the hidden tokens in whose place any token is read; the others are read as they are."""
+    """Share of the hidden tokens that are read as a random token; the others are read as they are."""
     whole_words: bool = False
     """Whether all tokens of a word are hidden together."""
 
@@ -76,7 +76,7 @@ class SentencesTable(Table):
     """The table `[sentences]`: how the vectors of a text's tokens become one."""
 
     pooling: Literal["mean", "first", "last", "max"] = "mean"
-    """The mean or the largest values of all tokens, or the first ([CLS]) or last ([SEP]) one."""
+    """The vector of a text: the mean or the maxima of all tokens, or the first ([CLS]) or last ([SEP]) one."""
     unit_length: bool = False
     """Whether a text's vector is divided by its length."""
 
@@ -126,7 +126,7 @@ class PairsData(MaskedData, DividedData):
     sources: list[ColumnName] = Field(default_factory=list)
     """The column or key of the first text; empty: found by names or places."""
     targets: list[ColumnName] = Field(default_factory=list)
-    """The column or key of the text that is like it. Further ones have texts that are not."""
+    """The column or key of the text that is like the first one. Further columns have texts that are not like it."""
 
 
 class ContrastTable(SentencesTable):

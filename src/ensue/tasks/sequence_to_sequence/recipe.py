@@ -39,9 +39,9 @@ class PairData(DividedData):
     names: list[Annotated[int, Field(ge=1, le=100)]] = Field(default_factory=list)
     """The numbers of the source columns whose values are names, such as `V;PST`: each is a token of its own."""
     source_tokens: Tokens = 0
-    """Longer sources are cut to this many tokens, which is said; 0: they are read whole."""
+    """Longer sources are cut to this many tokens, and a note says how many; 0: they are read whole."""
     target_tokens: Tokens = 0
-    """Pairs with longer targets are left out of training, which is said; 0: none is."""
+    """Pairs with longer targets are left out of training, and a note says how many; 0: none is."""
 
 
 class SearchTable(Table):
@@ -56,7 +56,7 @@ class SearchTable(Table):
     min_tokens: Tokens = 0
     """The least tokens of an output."""
     no_repeat_ngram: Tokens = 0
-    """No sequence of so many tokens comes twice in an output; 0: it may."""
+    """No sequence of this many tokens comes twice in an output; 0: any may."""
 
 
 class PairTrain(TrainRecipe):

@@ -40,7 +40,7 @@ class SampledVectorsTable(StaticVectorsTable):
     """The table `[vectors]` of vectors that are trained by negative sampling."""
 
     kind: Literal["cbow", "skip-gram"]  # type: ignore[assignment]  # in place of "static"
-    """The prediction: cbow: of a word by its context; skip-gram: of each word of the context by the word."""
+    """The prediction. cbow: of a word from its context; skip-gram: of each word of the context from the word."""
     window: Window = 5
     """Words of the context on each side, at most; the number is drawn for each word, from 1 on."""
     negatives: Annotated[int, Field(ge=1, le=100)] = 5
@@ -48,7 +48,7 @@ class SampledVectorsTable(StaticVectorsTable):
     noise_power: Power = 0.75
     """Words of noise are drawn in proportion to their counts to this power."""
     subsample: Share = 1e-3
-    """A word with a larger share of the text than this is left out at random, the more often the larger; 0: never."""
+    """A word with a larger share of the text is left out at random, more often for a larger share; 0: never."""
 
 
 class CountedVectorsTable(Table):
@@ -60,7 +60,7 @@ class CountedVectorsTable(Table):
     window: Window = 10
     """Words on each side that count as near; n words away counts 1/n."""
     largest_count: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100.0
-    """From this count on all pairs have the weight 1."""
+    """Pairs with this count or more have the weight 1."""
     power: Power = 0.75
     """Rarer pairs have the weight (count / largest_count) to this power."""
 
@@ -80,7 +80,7 @@ class SensesTable(Table):
     """The table `[senses]`: several vectors for a word, each for a cluster of its uses (Huang et al. 2012)."""
 
     origin: Path = Field(default="", alias="from")
-    """The directory of a run of word vectors. Its words are taken over, and their vectors tell uses apart. "": a word
+    """The directory of a run of word vectors. The new run has its words, and their vectors tell uses apart. "": a word
     has one vector.
     """
     most: Annotated[int, Field(ge=2, le=100)] = 3
@@ -92,7 +92,7 @@ class SensesTable(Table):
     words: Count = 1_000
     """The number of words that may have several: the most frequent ones that `vectors.subsample` never leaves out."""
     window: Window = 5
-    """Words on each side that tell a use."""
+    """Words on each side of a use that make its vector."""
 
 
 class WordVectorsData(DataRecipe):
@@ -116,8 +116,8 @@ class WordVectorsTrain(TrainRecipe):
     warmup: Share = 0.0
     """Share of the budget over which the learning rate rises from zero."""
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    """How often the validation data are scored, evenly over the budget; less often where that would take more than a
-    tenth of a budget of seconds.
+    """How often the validation data are scored, evenly over the budget; less often if that would take more than a tenth
+    of a budget of seconds.
     """
 
     @model_validator(mode="after")

@@ -31,8 +31,8 @@ class WordsTuning(TuningRecipe):
     rows of the head by the names of the labels. Labels that are new are added.
     """
     rehearse: bool = False
-    """With `keep_labels`, of spans: the spans that the origin finds in the training and validation data are put in, if
-    their class is none of the data's and they touch none of its spans.
+    """With `keep_labels`, for labels that write spans: spans that the origin finds in the training and validation data
+    are added, if the data have no span of their class, and no span on their words.
     """
 
 
