@@ -202,9 +202,8 @@ class CorpusTuning(TuningRecipe):
     """The table `[tuning]` of a model that learns from running text."""
 
     vocabulary: Literal["origin", "own"] = "origin"
-    """The tokens of a model that begins from another run (`encoder.from`): origin: the tokens of that run; own: the
-    tokens that `[tokenizer]` finds in the text. Symbols that both have keep their vectors, and the others begin at the
-    mean.
+    """The tokens of a model that begins from another run (`encoder.from`): origin: the tokens of that run; own: tokens
+    that `[tokenizer]` finds in the text. Symbols of both keep their vectors; the others begin at the mean.
     """
 
 
