@@ -44,6 +44,59 @@ CLAIMS = {
         assert labels[:2] == ["B-ORG", "B-PER"]
         assert unsure.paths[0].labels == unsure.labels
     """,
+    "3-lstm-gru-transformer": """
+        assert found["transformer"][1] < found["lstm"][1] < 0.3 < 0.8 < found["gru"][1] < GUESS
+        assert all(abs(first - GUESS) < 0.05 for first, second in found.values())
+        of_longer = {kind: halves(model, longer)[1] for kind, model in models.items()}
+        assert min(of_longer.values()) > 1.535
+        assert max(of_longer, key=of_longer.get) == "transformer"
+    """,
+    "4-looking-inside": """
+        of_brackets = view.correlations[[one.name for one in view.units].index("layer 1, cell")]
+        r = of_brackets[list(view.properties).index("in brackets"), best.number]
+        assert best.correlation * r < 0 < min(abs(best.correlation), abs(r)) - 0.4
+        assert followers("line end")[0].units.split(", ")[1] in ("input", "forget", "output")
+        (in_quotes,), (in_brackets,) = ([cell[text.index(a) + 1:text.index(b, text.index(a) + 1)].mean()] for a, b in (
+            '""', "()"))
+        assert in_quotes * best.correlation > 0 > in_brackets * best.correlation
+        assert without_one["letters"] < 0.1 < min(without_one['"'], without_one[")"])
+        assert all(2 * without_one[kind] < without_crowd[kind] for kind in '")')
+        assert forget[is_space].mean() < forget[~is_space].mean() - 0.1
+        assert max(shares.values()) > 0.3
+    """,
+    "5-vanishing-gradients": """
+        assert 1e6 * max(ratios["Elman"], ratios["GRU"]) < ratios["LSTM"] < 1e-3
+        assert of_bias[0] < 1e-9 < of_bias[1] < 0.01 < 0.1 < min(of_bias[3], of_bias[5])
+        assert found["elman"].loss > 1.8
+        assert found["gru"].loss < found["lstm"].loss < 1.5
+        first_to_last = {kind: (of.untrained[0] / of.untrained[-1], of.trained[0] / of.trained[-1])
+                         for kind, of in found.items()}
+        assert min(first_to_last, key=lambda kind: first_to_last[kind][0]) == "gru"
+        assert min(first_to_last["gru"][1], first_to_last["lstm"][1]) > 0.01 > first_to_last["elman"][1]
+    """,
+    "6-from-elmo-to-bert": """
+        def near(word, count):
+            return {found.word for found in vectors.neighbors(word, count)}
+        assert near("fox", 2) == {"dog", "owl"} and near("lamp", 2) == {"wall", "stamp"}
+        assert near("seal", 2) == {"bat", "mole"}
+        for one, sense in zip(filled, ("animal", "thing"), strict=True):
+            assert {fill.token for fill in one.masks[0]} <= set(NOUNS[sense])
+        assert abs(cosines["skip-gram"][0] - 1) < 1e-3 and abs(cosines["skip-gram"][1] - 1) < 1e-3
+        assert all(1 - 0.1 > same > other + 0.1 for same, other in (cosines["ELMo"], cosines["BERT"]))
+        assert 0.6 < right["ELMo"] < right["BERT"] and right["BERT"] > 0.9
+    """,
+    "course-solutions": """
+        assert perplexity["grammar"] < perplexity["LSTM"] < 1.1 * perplexity["grammar"] < 0.9 * perplexity["bigrams"]
+        assert of_bigrams < 3 < 4 < of_lstm
+        assert torch.allclose(y[0, 1], h, atol=1e-5)
+        assert counted == 1600
+        assert tuple(viterbi[0].tolist()) == paths[0] != greedy
+        assert abs(by_hand - by_crf) < 1e-6
+        assert difference < 1e-9 and np.abs(shuffled - whole[order]).max() < 1e-9
+        assert right["bigrams"] < 0.9 < min(right["LSTM"], right["masked"])
+        assert found_scores.exact_match > 90
+        assert precision(expected, expected, 2) == 1 > precision("miro gral zor lumo nit okate", expected, 2)
+    """,
 }
 """What the text of each notebook says of its results, over the names in its cells."""
 
