@@ -328,7 +328,7 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
 
 def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -> None:
     job = LabelingJob(tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
-    assert job.task.contexts.firsts.tolist() == [0, len(job.split.train)]
+    assert job.task.passages.firsts.tolist() == [0, len(job.split.train)]
     assert job.split.valid is not None
     assert (job.split.train.sizes, job.split.valid.sizes) == ([len(job.split.train)], [len(job.split.valid)])
 

@@ -34,7 +34,7 @@ class ReadState(NamedTuple):
     inner: State
     begun: State
     """The state before the first token."""
-    window: Int[Tensor, "B W"]
+    ids: Int[Tensor, "B W"]
     """The tokens that were read, from the left; then anything."""
     lengths: Int[Tensor, " B"]
 
@@ -56,25 +56,25 @@ class Reader:
         read, last = [row[:-1] for row in rows], torch.tensor([int(row[-1]) for row in rows], device=device)
         if self.context is None:
             return read_prefixes(self.model, read, state), last
-        window = torch.zeros(len(rows), self.context + 1, dtype=torch.long, device=device)
-        return ReadState(read_prefixes(self.model, read, state), state, *_filled(window, read)), last
+        ids = torch.zeros(len(rows), self.context + 1, dtype=torch.long, device=device)
+        return ReadState(read_prefixes(self.model, read, state), state, *_filled(ids, read)), last
 
     def step(self, ids_t: Int[Tensor, " B"], state: State) -> tuple[Float[Tensor, "B V"], State]:
         """The scores of the next token after one more in each row, and the state after it."""
         if self.context is None:
             return self._stepped(ids_t, state)
-        window = state.window.scatter(1, state.lengths.unsqueeze(1), ids_t.unsqueeze(1))
+        ids = state.ids.scatter(1, state.lengths.unsqueeze(1), ids_t.unsqueeze(1))
         inner, lengths = state.inner, state.lengths + 1
         if lengths.max() > self.context:
             half = max(1, self.context // 2)
             # rows that are not full are read again too, completely, since a state holds all rows
             starts = [0 if length <= self.context else length - half for length in lengths.tolist()]
-            ends = zip(window.cpu().numpy(), starts, lengths.tolist(), strict=True)
+            ends = zip(ids.cpu().numpy(), starts, lengths.tolist(), strict=True)
             rows = [row[start:end] for row, start, end in ends]
             inner = read_prefixes(self.model, [row[:-1] for row in rows], state.begun)
-            window, lengths = _filled(window, rows)
+            ids, lengths = _filled(ids, rows)
         scores, inner = self._stepped(ids_t, inner)
-        return scores, ReadState(inner, state.begun, window, lengths)
+        return scores, ReadState(inner, state.begun, ids, lengths)
 
     def _stepped(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         if self.takes_kernels and len(ids) >= KERNEL_ROWS:
@@ -84,12 +84,12 @@ class Reader:
         return scores, state
 
 
-def _filled(window: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
-    """A window of the same size with `rows`, and their lengths."""
-    ids, mask = padded(rows)
-    window = torch.zeros_like(window)
-    window[:, : ids.shape[1]] = torch.from_numpy(ids).to(window.device)
-    return window, torch.from_numpy(mask.sum(1)).to(window.device)
+def _filled(like: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    """The tokens of `rows` in a tensor of the size of `like`, and their lengths."""
+    read, mask = padded(rows)
+    ids = torch.zeros_like(like)
+    ids[:, : read.shape[1]] = torch.from_numpy(read).to(like.device)
+    return ids, torch.from_numpy(mask.sum(1)).to(like.device)
 
 
 class Ensemble(nn.Module):

@@ -148,22 +148,22 @@ def checked_label(label: str, forbidden: str, sentence: Sentence) -> str:
     return label
 
 
-def contexts(sentences: Iterable[Sentence], most_words: int) -> Iterator[list[Sentence]]:
+def passages(sentences: Iterable[Sentence], most_words: int) -> Iterator[list[Sentence]]:
     """Consecutive sentences of a document while they have at most `most_words` words together.
 
     A longer sentence is alone, and so is a sentence of a file that has no documents. 0: every sentence is alone.
     """
-    context: list[Sentence] = []
+    passage: list[Sentence] = []
     words = 0
     for sentence in sentences:
-        size = max(1, len(sentence.words))  # so that a context has an end if no sentence has words
+        size = max(1, len(sentence.words))  # so that a passage has an end if no sentence has words
         words += size
-        if context and not (words <= most_words and _follows(sentence, context[-1])):
-            yield context
-            context, words = [], size
-        context.append(sentence)
-    if context:
-        yield context
+        if passage and not (words <= most_words and _follows(sentence, passage[-1])):
+            yield passage
+            passage, words = [], size
+        passage.append(sentence)
+    if passage:
+        yield passage
 
 
 def _follows(sentence: Sentence, before: Sentence) -> bool:

@@ -16,13 +16,13 @@ from ensue.data.frames.series import Series
 from ensue.data.parallel import batched, in_order
 from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.formats import PlainText
-from ensue.data.sentences.sentence import Format, Sentence, contexts
+from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, RecipeError
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
-from ensue.tasks.labeling.decoding import LabeledTexts, SentenceGroups, TaggedFrames
+from ensue.tasks.labeling.decoding import LabeledTexts, Passages, TaggedFrames
 from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.labeling.task import SENTENCES
@@ -55,8 +55,8 @@ class WordLabels(Sequence[list[Any]]):
 
 
 class Sentences(Columns):
-    """The sentences of a file: words, labels, other columns that the model reads, and whether one goes on with the
-    context of the sentence before.
+    """The sentences of a file: words, labels, other columns that the model reads, and whether a sentence is in the
+    passage of the sentence before.
     """
 
     @classmethod
@@ -98,11 +98,11 @@ class Sentences(Columns):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many sentences each context has that is read in one piece."""
+        """How many sentences each passage has."""
         return np.diff(np.flatnonzero(self.columns["goes_on"].read(slice(None)) == 0), append=len(self))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""
+        """The sentences in these rows. A sentence goes on with a passage if the one before is there, too."""
         part = super().select(rows)
         goes_on = part.columns["goes_on"].array & (np.diff(rows, prepend=-1) == 1)
         part.columns["goes_on"] = Numbers("b")
@@ -135,12 +135,12 @@ class ReadSentences:
     group: str
     schemes: Sequence[str] = ()
 
-    def __call__(self, contexts: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
+    def __call__(self, passages: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
         """Raises DataError for a sentence without such a column."""
         found = Sentences.none(self.labels, self.values)
         detectors = {name: SchemeDetector() for name in self.schemes}
-        for context in contexts:
-            for place, sentence in enumerate(context):
+        for passage in passages:
+            for place, sentence in enumerate(passage):
                 labels = {name: self.format.labels(sentence, name or self.column) for name in self.labels}
                 group = self.format.group(sentence, self.group) if self.group else ""
                 found.append(sentence, labels, goes_on=place > 0, group=group)
@@ -151,7 +151,7 @@ class ReadSentences:
         return found, detectors
 
 
-def read_contexts(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
+def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
     """Sentences in lists of those that are read together, in training and in use. Raises DataError for one that is too
     long.
     """
@@ -160,7 +160,7 @@ def read_contexts(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iter
         recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
         return sentence
 
-    return contexts(map(checked, sentences), recipe.data.context_words)
+    return passages(map(checked, sentences), recipe.data.context_words)
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
@@ -286,8 +286,8 @@ class SentenceData(WordsData[Sentences]):
         column = self.recipe.data.label_column or None
         reader = ReadSentences(source.format, labels, column, values, group, schemes)
         found, detectors = Sentences.none(labels, values), {name: SchemeDetector() for name in schemes}
-        contexts = read_contexts((sentence for sentence in source if sentence.words), self.recipe)
-        for part, detected in in_order(reader, batched(contexts, SENTENCES)):
+        passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
+        for part, detected in in_order(reader, batched(passages, SENTENCES)):
             found.add(part)
             for name, detector in detectors.items():
                 detector.add(detected[name])
@@ -375,7 +375,7 @@ class SentenceData(WordsData[Sentences]):
         """The sentences as the model reads them."""
         values = {name: column.words for name, column in sentences.values.items()}
         encoded = EncodedTexts(parts.lexicon, sentences.texts, values)
-        found = SentenceGroups(encoded.words, sentences.sizes)
+        found = Passages(encoded.words, sentences.sizes)
         subwords = None
         if self.tuned is not None:
             subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)

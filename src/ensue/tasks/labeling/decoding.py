@@ -40,67 +40,67 @@ class Places(NamedTuple):
     real: NDArray[np.bool_]
 
 
-class SentenceGroups:
-    """Context n has the sentences from `firsts[n]` to `firsts[n + 1]` of `sentences`."""
+class Passages:
+    """Consecutive sentences that are read together: passage n has those from `firsts[n]` to `firsts[n + 1]`."""
 
     def __init__(self, sentences: Ragged, sizes: Sequence[int] | NDArray[np.int64]) -> None:
         self.sentences = sentences
         self.firsts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         self.words = sentences.joined(self.firsts)
-        """A row for each context."""
+        """A row for each passage."""
 
     @property
     def are_sentences(self) -> bool:
         """Whether each has one sentence."""
         return len(self.firsts) == len(self.sentences) + 1
 
-    def numbers(self, contexts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sentences of some contexts, in their order."""
-        sizes = self._sizes(contexts)
-        found: NDArray[np.int64] = np.repeat(self.firsts[contexts] - np.cumsum(sizes) + sizes, sizes)
+    def numbers(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sentences of some passages, in their order."""
+        sizes = self._sizes(passages)
+        found: NDArray[np.int64] = np.repeat(self.firsts[passages] - np.cumsum(sizes) + sizes, sizes)
         return found + np.arange(len(found))
 
-    def _sizes(self, contexts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many sentences these contexts have."""
-        sizes: NDArray[np.int64] = self.firsts[contexts + 1] - self.firsts[contexts]
+    def _sizes(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many sentences these passages have."""
+        sizes: NDArray[np.int64] = self.firsts[passages + 1] - self.firsts[passages]
         return sizes
 
-    def places(self, contexts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
-        """The sentences of some contexts, which are the rows of a batch as wide as the longest of `among`."""
-        among = contexts if among is None else among
-        numbers, rows = self.numbers(contexts), np.repeat(np.arange(len(contexts)), self._sizes(contexts))
+    def places(self, passages: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
+        """The sentences of some passages, which are the rows of a batch as wide as the longest of `among`."""
+        among = passages if among is None else among
+        numbers, rows = self.numbers(passages), np.repeat(np.arange(len(passages)), self._sizes(passages))
         lengths, starts = self.sentences.lengths[numbers], self.sentences.starts[numbers]
         columns = np.arange(int(self.sentences.lengths[self.numbers(among)].max(initial=0)))
         real = columns < lengths[:, None]
         width = int(self.words.lengths[among].max(initial=0))
-        begins = rows * width + starts - self.words.starts[contexts][rows]
+        begins = rows * width + starts - self.words.starts[passages][rows]
         return Places(numbers, rows, np.where(real, begins[:, None] + columns, 0), real)
 
 
 class LabeledTexts(NamedTuple):
-    """Sentences with the labels of their file. The rows of `texts` are the contexts, as are those of `subwords` for
+    """Sentences with the labels of their file. The rows of `texts` are the passages, as are those of `subwords` for
     layers that read these.
     """
 
     texts: EncodedTexts
-    contexts: SentenceGroups
+    passages: Passages
     labels: Sequence[Sequence[Any]]
     words: Texts
     subwords: SubwordTexts | None = None
 
-    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
-        """The batch of these contexts, cut."""
-        words = self.texts.batch(contexts, device, cut)
-        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(contexts, device, cut))
+    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
+        """The batch of these passages, cut."""
+        words = self.texts.batch(passages, device, cut)
+        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(passages, device, cut))
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each sentence, in order. Each word form is encoded once."""
         forms = model.features.table(self.texts.forms, device_of(model))
-        return tag_texts(model, forms, self.contexts, self.texts.columns, self.texts.contextual, self.subwords)[0]
+        return tag_texts(model, forms, self.passages, self.texts.columns, self.texts.contextual, self.subwords)[0]
 
 
 class TaggedFrames:
-    """Series as a tagger reads them, with the labels of their file. Each is a context of one sentence."""
+    """Series as a tagger reads them, with the labels of their file. Each is a passage of one sentence."""
 
     def __init__(self, rows: FrameRows, labels: Sequence[Sequence[str]] = ()) -> None:
         self.rows, self.labels = rows, labels
@@ -108,13 +108,13 @@ class TaggedFrames:
         """Frames have none."""
 
     @cached_property
-    def contexts(self) -> SentenceGroups:
+    def passages(self) -> Passages:
         """Where each series begins; its frames have no numbers."""
-        return SentenceGroups(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
+        return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
-    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
+    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
         """The batch of these series, cut."""
-        return frames_of(self.rows, contexts, device, cut)
+        return frames_of(self.rows, passages, device, cut)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each series, in order."""
@@ -130,13 +130,13 @@ class TaggedFrames:
             frames = self.batch(rows, device)
             return Emissions(model(frames), frames.mask)
 
-        return tag_rows(model, self.contexts, emissions, with_posteriors=with_posteriors)
+        return tag_rows(model, self.passages, emissions, with_posteriors=with_posteriors)
 
 
 def tag_texts(
     model: Tagger,
     forms: FormTable,
-    contexts: SentenceGroups,
+    passages: Passages,
     columns: Sequence[Ragged] = (),
     contextual: Sequence[LayersOfTexts] = (),
     subwords: SubwordTexts | None = None,
@@ -145,10 +145,10 @@ def tag_texts(
 ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
     """The tags (T,) of each text in order, and if asked for the probabilities of all paths.
 
-    `forms` are the word forms that the words number; `contextual` are the contexts' words in the layers of other
+    `forms` are the word forms that the words number; `contextual` are the passages' words in the layers of other
     models.
     """
-    device, words = device_of(model), contexts.words
+    device, words = device_of(model), passages.words
 
     def emissions(rows: NDArray[np.int64]) -> Emissions:
         index, real = words.padded(rows), words.mask(rows)
@@ -158,7 +158,7 @@ def tag_texts(
         read = None if subwords is None else subwords.batch(rows, device)
         return Emissions(model.emissions(x, forms.keys[numbers], mask, read), mask)
 
-    return tag_rows(model, contexts, emissions, with_posteriors=with_posteriors)
+    return tag_rows(model, passages, emissions, with_posteriors=with_posteriors)
 
 
 class Emissions(NamedTuple):
@@ -171,16 +171,16 @@ class Emissions(NamedTuple):
 @torch.inference_mode()
 def tag_rows(
     model: Tagger,
-    contexts: SentenceGroups,
+    passages: Passages,
     emissions_of: Callable[[NDArray[np.int64]], Emissions],
     *,
     with_posteriors: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
     """The tags (T,) of each sentence in order, and if asked for the probabilities of all paths, from the emissions of
-    some contexts, those of similar length together.
+    some passages, those of similar length together.
     """
     device = device_of(model)
-    num_sentences, words = len(contexts.sentences), contexts.words
+    num_sentences, words = len(passages.sentences), passages.words
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
     none = Posterior.of(np.zeros((0, model.head.num_tags), np.float32), model.head.tables())
     posteriors = [none] * num_sentences if with_posteriors else []
@@ -189,18 +189,18 @@ def tag_rows(
         """The numbers of the sentences, their tags (S, T), and the probabilities of paths."""
         emissions, mask = emissions_of(rows)
         sentences = rows
-        if not contexts.are_sentences:
-            places = contexts.places(rows)
+        if not passages.are_sentences:
+            places = passages.places(rows)
             sentences, within = places.numbers, placed(places, device)
             emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
-        lengths = contexts.sentences.lengths[sentences].tolist()
+        lengths = passages.sentences.lengths[sentences].tolist()
         found = model.head.posteriors(emissions, lengths) if with_posteriors else []
         return sentences, model.head.best(emissions, mask).cpu().numpy(), found
 
     batches = by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
     for sentences, tags, found in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
         for place, sentence in enumerate(sentences):
-            paths[sentence] = tags[place, : contexts.sentences.lengths[sentence]]
+            paths[sentence] = tags[place, : passages.sentences.lengths[sentence]]
             if with_posteriors:
                 posteriors[sentence] = found[place]
     return paths, posteriors

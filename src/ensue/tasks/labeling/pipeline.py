@@ -28,8 +28,8 @@ from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
-from ensue.tasks.labeling.data import label_rows, read_contexts
-from ensue.tasks.labeling.decoding import SentenceGroups, tag_texts
+from ensue.tasks.labeling.data import label_rows, read_passages
+from ensue.tasks.labeling.decoding import Passages, tag_texts
 from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -140,9 +140,9 @@ class LabelingPipeline(WordPipeline):
         The probabilities are those of these labels, or of the labels `of` a sentence.
         """
         return self._answered(
-            lambda: windows(read_contexts(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS),
+            lambda: windows(read_passages(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS),
             shard,
-            lambda window: [sentence.words for context in window for sentence in context],
+            lambda window: [sentence.words for passage in window for sentence in passage],
             lambda window, forms, words: self._label_window(window, forms, words, confidence, of),
         )
 
@@ -297,16 +297,16 @@ class LabelingPipeline(WordPipeline):
 
     def _label_window(
         self,
-        contexts: list[list[Sentence]],
+        passages: list[list[Sentence]],
         forms: FormTable,
         words: Ragged,
         confidence: bool,
         of: Callable[[Sentence], Sequence[str]] | None,
     ) -> Iterator[LabelsOfSentence]:
         confidence = confidence or self.n_best > 0
-        window = [sentence for context in contexts for sentence in context]
+        window = [sentence for passage in passages for sentence in passage]
         columns = self._columns(window, words)
-        texts = [[w for part in together for w in part.words] for together in contexts]
+        texts = [[w for part in together for w in part.words] for together in passages]
         contextual = self.contextual.computed(texts)
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(window) == 1 and len(window[0].words):
@@ -314,7 +314,7 @@ class LabelingPipeline(WordPipeline):
             path, posterior = self.model.head.one(emissions, with_posterior=confidence)
             yield self._answer(window[0], path, posterior, of)
             return
-        found = SentenceGroups(words, list(map(len, contexts)))
+        found = Passages(words, list(map(len, passages)))
         columns = [column.joined(found.firsts) for column in columns]
         paths, posteriors = tag_texts(
             self.model, forms, found, columns, contextual, subwords, with_posteriors=confidence
@@ -377,6 +377,6 @@ class LabelingPipeline(WordPipeline):
         return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
 
 
-def _num_words(context: list[Sentence]) -> int:
+def _num_words(passage: list[Sentence]) -> int:
     """The number of words, and one for each sentence, since sentences may be empty."""
-    return sum(len(sentence.words) + 1 for sentence in context)
+    return sum(len(sentence.words) + 1 for sentence in passage)

@@ -28,7 +28,7 @@ from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import Words
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
-from ensue.tasks.labeling.decoding import SentenceGroups, placed
+from ensue.tasks.labeling.decoding import Passages, placed
 from ensue.text.label_columns import LabelColumns, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
@@ -95,7 +95,7 @@ def _rows(sentence: Sentence, right: Sequence[Any], said: Sequence[Any]) -> Iter
 
 @dataclass(frozen=True)
 class TaggedBatch(Batch):
-    """Contexts, the places of the sentences in them (None: each context is a sentence), and the tags (S, L), `PADDING`
+    """Passages, the places of the sentences in them (None: each passage is a sentence), and the tags (S, L), `PADDING`
     for padding.
     """
 
@@ -108,8 +108,8 @@ class Labeled(Protocol):
     """Labeled data in memory."""
 
     @property
-    def contexts(self) -> SentenceGroups:
-        """Which sentences are read together; a series of frames is a sentence and a context."""
+    def passages(self) -> Passages:
+        """Which sentences are read together; a series of frames is a sentence and a passage."""
 
     @property
     def labels(self) -> Sequence[Sequence[Any]]:
@@ -119,8 +119,8 @@ class Labeled(Protocol):
     def words(self) -> Texts | Sequence[Sequence[str]]:
         """The words of each sentence; frames have none."""
 
-    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words | Frames:
-        """The batch of these contexts, cut."""
+    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words | Frames:
+        """The batch of these passages, cut."""
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each sentence, in order."""
@@ -140,19 +140,19 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         *,
         key: str = "",
     ) -> None:
-        self.train, self.contexts, self.valid, self.labels = train, train.contexts, valid, labels
+        self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         self.tags = tags_of(train, labels, key)
-        super().__init__(train.contexts.words.lengths, sizes)
+        super().__init__(train.passages.words.lengths, sizes)
 
     def count(self, rows: NDArray[np.int64]) -> int:
-        return int(self.contexts.words.lengths[rows].sum())
+        return int(self.passages.words.lengths[rows].sum())
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> TaggedBatch:
         own, sentences = cut.of(rows), None
-        if not self.contexts.are_sentences:
-            sentences = placed(self.contexts.places(own, among=rows), device)
-        numbers, among = self.contexts.numbers(own), self.contexts.numbers(rows)
+        if not self.passages.are_sentences:
+            sentences = placed(self.passages.places(own, among=rows), device)
+        numbers, among = self.passages.numbers(own), self.passages.numbers(rows)
         tags = on_device(self.tags.padded(numbers, fill=PADDING, among=among), device)
         return TaggedBatch(self.train.batch(rows, device, cut), sentences, tags)
 
@@ -175,7 +175,7 @@ def tags_of(data: Labeled, labels: TaggerLabels, key: str) -> Ragged:
 
     columns = (in_cache(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
     assert columns is not None
-    tags, sentences = columns.columns["tags"], data.contexts.sentences
+    tags, sentences = columns.columns["tags"], data.passages.sentences
     values = tags.array if isinstance(labels, Labels) else tags.array.reshape(-1, len(labels.learned))
     return Ragged(values, sentences.starts, sentences.lengths, tags.file)
 

@@ -59,14 +59,14 @@ def decode(ids):
 def go_on(prompt, count):
     """The most probable next token, `count` times. Where a context is full, its last half is read again."""
     ids = [config["start"], *tokenizer.encode(prompt, add_special_tokens=False).ids]
-    before, window = decode(ids[1:]), ids[-(context or 0) :]
-    found, state = read([window], start())
+    before, recent = decode(ids[1:]), ids[-(context or 0) :]
+    found, state = read([recent], start())
     for _ in range(count):
         ids.append(int(found[0, -1].argmax()))
-        window = [*window, ids[-1]]
-        if context and len(window) > context:
-            window = window[-(context // 2 or 1) :]
-            found, state = read([window], start())
+        recent = [*recent, ids[-1]]
+        if context and len(recent) > context:
+            recent = recent[-(context // 2 or 1) :]
+            found, state = read([recent], start())
         else:
             found, state = read([ids[-1:]], state)
     return decode(ids[1:]).removeprefix(before)

@@ -43,7 +43,7 @@ def judged(sentences, document=False):
     if not sentences:
         return []
     most = config["together"]
-    rows = contexts(sentences, most if document else 0)
+    rows = passages(sentences, most if document else 0)
     given = inputs([[word for words in row for word in words] for row in rows])
     if most:
         given |= places(rows)
@@ -76,7 +76,7 @@ def tagged(text, n_best=0):
     return TaggedSentence(text, tuple(labeled), labels_of.has_spans, overlap=overlap).judged(confidence)
 
 
-def contexts(sentences, most):
+def passages(sentences, most):
     """Consecutive sentences while they have at most so many words together."""
     rows = []
     for words in sentences:

@@ -11,7 +11,7 @@ from ensue.data.lines import Lines
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.formats import PlainText
-from ensue.data.sentences.sentence import Sentence, SourceLines, contexts
+from ensue.data.sentences.sentence import Sentence, SourceLines, passages
 
 made = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12)
 
@@ -21,14 +21,14 @@ def sentence(length: int, document: int | None, file: str) -> Sentence:
 
 
 @given(given=made, most=st.integers(0, 8))
-def test_contexts_are_whole_and_as_long_as_they_may_be(given: list[tuple[int, int | None, str]], most: int) -> None:
+def test_passages_are_whole_and_as_long_as_they_may_be(given: list[tuple[int, int | None, str]], most: int) -> None:
     sentences = [sentence(*each) for each in given]
-    found = list(contexts(sentences, most))
-    assert [each for context in found for each in context] == sentences
-    lengths = [sum(max(1, len(each.words)) for each in context) for context in found]
-    for context, length in zip(found, lengths, strict=True):
-        places = {(each.source.name, each.document) for each in context}
-        assert len(context) == 1 or (len(places) == 1 and context[0].document is not None and length <= most)
+    found = list(passages(sentences, most))
+    assert [each for passage in found for each in passage] == sentences
+    lengths = [sum(max(1, len(each.words)) for each in passage) for passage in found]
+    for passage, length in zip(found, lengths, strict=True):
+        places = {(each.source.name, each.document) for each in passage}
+        assert len(passage) == 1 or (len(places) == 1 and passage[0].document is not None and length <= most)
     for (before, after), length in zip(pairwise(found), lengths, strict=False):
         together = length + max(1, len(after[0].words)) <= most
         one = (before[-1].source.name, before[-1].document) == (after[0].source.name, after[0].document)
@@ -36,7 +36,7 @@ def test_contexts_are_whole_and_as_long_as_they_may_be(given: list[tuple[int, in
 
 
 def test_none_means_every_sentence_alone() -> None:
-    assert [len(context) for context in contexts([sentence(0, 0, "a")] * 3, 0)] == [1, 1, 1]
+    assert [len(passage) for passage in passages([sentence(0, 0, "a")] * 3, 0)] == [1, 1, 1]
 
 
 def test_a_stream_is_read_no_further_than_the_next_context() -> None:
@@ -47,7 +47,7 @@ def test_a_stream_is_read_no_further_than_the_next_context() -> None:
             read.append(number)
             yield sentence(2, 0, "a")
 
-    found = contexts(stream(), 6)
+    found = passages(stream(), 6)
     assert len(next(found)) == 3
     assert len(read) == 4
 
@@ -65,5 +65,5 @@ def test_a_stream_is_read_no_further_than_the_next_context() -> None:
 def test_documents_of_a_format(format: Columns | Conllu | PlainText, text: str, expected: list[list[str]]) -> None:
     rows = [f"1\t{word}" + "\t_" * 8 + "\n" for word in "abc"]
     lines = Lines(text.format(*rows).splitlines(keepends=True), "file")
-    found = [[word for each in context for word in each.words] for context in contexts(format.read(lines), 100)]
+    found = [[word for each in passage for word in each.words] for passage in passages(format.read(lines), 100)]
     assert found == expected

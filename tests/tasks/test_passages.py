@@ -1,25 +1,25 @@
-"""Where sentences stand in the contexts that are read, against plain lists."""
+"""Where sentences stand in the passages that are read, against plain lists."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.compact_texts import Ragged
-from ensue.tasks.labeling.decoding import SentenceGroups
+from ensue.tasks.labeling.decoding import Passages
 
 
 @given(data=st.data(), lengths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> None:
-    """A word is found where its sentence is, whatever contexts stand beside it in the batch."""
-    flat = [length for context in lengths for length in context]
+    """A word is found where its sentence is, whatever passages stand beside it in the batch."""
+    flat = [length for passage in lengths for length in passage]
     starts = np.cumsum([0, *flat], dtype=np.int64)
     words = np.arange(100, 100 + starts[-1])
-    contexts = SentenceGroups(Ragged(words, starts), [len(context) for context in lengths])
-    assert contexts.are_sentences == all(len(context) == 1 for context in lengths)
-    assert contexts.words.lengths.tolist() == [sum(context) for context in lengths]
+    passages = Passages(Ragged(words, starts), [len(passage) for passage in lengths])
+    assert passages.are_sentences == all(len(passage) == 1 for passage in lengths)
+    assert passages.words.lengths.tolist() == [sum(passage) for passage in lengths]
     rows = np.array(data.draw(st.permutations(range(len(lengths)))))[: data.draw(st.integers(1, len(lengths)))]
-    batch = contexts.words.padded(rows, fill=-1).flatten()
-    found = contexts.places(rows)
+    batch = passages.words.padded(rows, fill=-1).flatten()
+    found = passages.places(rows)
     firsts = np.cumsum([0, *map(len, lengths)])
     expected = [(row, number) for row, c in enumerate(rows) for number in range(firsts[c], firsts[c + 1])]
     assert list(zip(found.rows.tolist(), found.numbers.tolist(), strict=True)) == expected
