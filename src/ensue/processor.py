@@ -56,6 +56,8 @@ def keep_freed_memory() -> bool:
     programs of ensue's own call this, no function of the library.
     """
     with suppress(OSError, AttributeError, TypeError, ValueError):  # Windows asks for a name
-        mallopt = ctypes.CDLL(None).mallopt
+        libc = ctypes.CDLL(None)
+        mallopt = libc.mallopt
+        libc.malloc_trim(0)  # what is free by now
         return bool(mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
     return False

@@ -174,10 +174,10 @@ def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **opt
         from ensue.training.run import train_run
 
     refuse_hub(out)
-    keep_freed_memory()
     trackers = trackers_of(track)
     with ConsoleReporter() as console:
-        return train_run(recipe, out, reporter=TrackedReporter(console, out, trackers), **options)
+        reporter = TrackedReporter(console, out, trackers)
+        return train_run(recipe, out, reporter=reporter, begins=keep_freed_memory, **options)
 
 
 def _show_samples(run: Path, count: int) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.permutation import mix
 
+if TYPE_CHECKING:
+    from ensue.data.compact_texts import Numbers
+
 POOL_BATCHES = 8
 """Batches whose texts are dealt anew among them in every epoch, if their lengths are close enough."""
+PIECE = 1 << 20
+"""The lengths that are sorted at once."""
 SPREAD = 1.15
 """How much longer the longest text of a pool may be than its shortest, one word aside."""
 
@@ -28,28 +33,43 @@ class Buckets:
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.integer], *, batch_size: int, batch_tokens: int, seed: int):
         self.num_texts, self.seed = len(lengths), seed
-        self._pools = list(_pools(*_ordered(np.asarray(lengths), mix(seed, 0, 1)), batch_size, batch_tokens))
-        self._batches = [(pool, part) for pool, (_, parts) in enumerate(self._pools) for part in range(parts)]
-        self.steps_per_epoch = len(self._batches)
+        order, ordered = _ordered(np.asarray(lengths), mix(seed, 0, 1))
+        self._pools = list(_pools(ordered, batch_size, batch_tokens))
+        self._texts = _kept(order)
+        self._ends = np.cumsum([parts for _, parts in self._pools], dtype=np.int64)
+        """Where the batches of each pool end among all."""
+        self.steps_per_epoch = int(self._ends[-1]) if len(self._ends) else 0
         self._epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._dealt: list[NDArray[np.integer]] = []
+        self._generator = np.random.default_rng(0)
+        self._states: list[tuple[int, int, int]] = []
+        """That of the generator before it deals each pool. So the texts of an epoch in their order need no memory."""
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """The numbers of the texts in the batch of `step`, counted from 0 over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
             self._deal(epoch)
-        pool, part = self._batches[self._order[index]]
-        rows: NDArray[np.int64] = np.array_split(self._dealt[pool], self._pools[pool][1])[part].astype(np.int64)
-        return rows
+        batch = int(self._order[index])
+        pool = int(np.searchsorted(self._ends, batch, side="right"))
+        texts, parts = self._pools[pool]
+        self._generator.bit_generator.state = self._state(*self._states[pool])
+        dealt = np.array_split(self._generator.permutation(self._texts.read(texts)), parts)
+        return dealt[batch - int(self._ends[pool])].astype(np.int64)  # which counts from the last part
+
+    def _state(self, place: int, has_half: int, half: int) -> dict[str, Any]:
+        state: Any = self._generator.bit_generator.state
+        return state | {"state": state["state"] | {"state": place}, "has_uint32": has_half, "uinteger": half}
 
     def _deal(self, epoch: int) -> None:
         """The order of an epoch, kept until another one is asked for."""
-        generator = np.random.default_rng(mix(self.seed, epoch, 0))
+        self._generator = generator = np.random.default_rng(mix(self.seed, epoch, 0))
         self._order = generator.permutation(self.steps_per_epoch)
-        self._dealt = [generator.permutation(rows) for rows, _ in self._pools]
-        self._epoch = epoch
+        self._states, self._epoch = [], epoch
+        for texts, _ in self._pools:
+            state: Any = generator.bit_generator.state
+            self._states.append((state["state"]["state"], state["has_uint32"], state["uinteger"]))
+            generator.permutation(texts.stop - texts.start)
 
     def __repr__(self) -> str:
         return f"Buckets({self.num_texts:,} texts, steps_per_epoch={self.steps_per_epoch:,})"
@@ -59,27 +79,50 @@ def _ordered(lengths: NDArray[np.integer], key: int) -> tuple[NDArray[np.integer
     """The numbers of the texts by length, those of one length at random, and their lengths, in little memory."""
     count, longest = len(lengths), int(lengths.max(initial=0))
     small: Any = np.int32 if count < 1 << 31 else np.int64
+    places = np.arange(count, dtype=small)
+    np.random.default_rng(key).shuffle(places)
     drawn = np.empty(count, small)  # the texts in an order at random
-    drawn[np.random.default_rng(key).permutation(count)] = np.arange(count, dtype=small)
-    numbers: Any = np.uint16 if longest < 1 << 16 else np.int64
-    shuffled = lengths.astype(numbers)[drawn]
-    order = np.argsort(shuffled, kind="stable")
-    return drawn[order], shuffled[order]
+    drawn[places] = np.arange(count, dtype=small)
+    del places
+    if longest >= 1 << 16:
+        shuffled = lengths[drawn]
+        order = np.argsort(shuffled, kind="stable")
+        return drawn[order], shuffled[order]
+    shuffled = lengths.astype(np.uint16)[drawn]
+    counts = np.zeros(longest + 1, np.int64)
+    parts = [slice(begin, min(begin + PIECE, count)) for begin in range(0, count, PIECE)]
+    for piece in parts:
+        counts += np.bincount(shuffled[piece], minlength=len(counts))
+    free, found = np.cumsum(counts) - counts, np.empty(count, small)  # the first place that each length has left
+    for piece in parts:
+        order = np.argsort(shuffled[piece], kind="stable")
+        here, own = shuffled[piece][order], np.bincount(shuffled[piece], minlength=len(counts))
+        found[(free - np.cumsum(own) + own)[here] + np.arange(len(here))] = drawn[piece][order]
+        free += own
+    return found, np.repeat(np.arange(longest + 1, dtype=np.uint16), counts)
 
 
-def _pools(
-    order: NDArray[np.integer], ordered: NDArray[np.integer], batch_size: int, batch_tokens: int
-) -> Iterator[tuple[NDArray[np.integer], int]]:
-    """Runs of the texts in this `order`, which is by length, and into how many batches each is cut."""
+def _kept(order: NDArray[np.integer]) -> Numbers:
+    """Numbers that are in a file if they are many."""
+    from ensue.data.compact_texts import Numbers, pieces  # which an export does not carry  # noqa: PLC0415
+
+    found = Numbers(order.dtype.char)
+    for piece in pieces(len(order)):
+        found.add(order[piece])
+    return found
+
+
+def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> Iterator[tuple[slice, int]]:
+    """Runs of texts in the order of their lengths, and into how many batches each is cut."""
     begin = 0
-    while begin < len(order):
+    while begin < len(ordered):
         shortest = max(1, int(ordered[begin]))
         end = min(
             _end_of_pool(ordered, shortest), begin + POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest))
         )
         longest = max(1, int(ordered[end - 1]))
         rows = max(1, min(batch_size, batch_tokens // longest))
-        yield order[begin:end], math.ceil((end - begin) / rows)
+        yield slice(begin, end), math.ceil((end - begin) / rows)
         begin = end
 
 

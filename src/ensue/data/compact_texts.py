@@ -300,9 +300,8 @@ class Texts(Sequence[tuple[str, ...]]):
         found = np.zeros((len(self), len(numbers)), np.bool_)
         known = np.array([numbers.get(value, -1) for value in self.words.values], np.int64)
         for piece in _pieces_of(self.starts[1:]):
-            rows = np.arange(piece.start, piece.stop)
-            words = known[self.words.numbers.read(self.places(rows))]
-            rows = np.repeat(rows, self.lengths[piece])[words >= 0]
+            words = known[self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))]
+            rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])[words >= 0]
             found[rows, words[words >= 0]] = True
         return found
 
@@ -423,14 +422,19 @@ class Ragged:
         """The rows side by side (B, T), filled up on the right, as wide as all those of `among`."""
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if self.file is not None:
-            self.file.touched(places.nbytes, 2 * len(rows))
+            self.file.touched(0, 2 * len(rows))
         found = self._read(places) if len(self.values) else np.zeros((), np.int64)
+        if self.file is not None:
+            self.file.touched(places.nbytes, len(rows))
         real = real.reshape(real.shape + (1,) * (found.ndim - 2))
         return np.where(real, found, fill).astype(np.int64)
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
         """Which places of `padded` are real; None if all of `among` are."""
-        return real_places(self.lengths, rows, among=among)
+        found = real_places(self.lengths, rows, among=among)
+        if self.file is not None:
+            self.file.touched(0, len(rows))
+        return found
 
     def joined(self, firsts: NDArray[np.int64]) -> Ragged:
         """Several rows as one: those from `firsts[n]` to `firsts[n + 1]`."""

@@ -160,6 +160,11 @@ def _opened(path: Path, key: str) -> Kept | None:
             mapped.release()
     except (OSError, struct.error, ParseError, DataError):
         return None
+    known: dict[str, str] = {}
+    for column in (column for part in parts.values() if part is not None for column in part.columns.values()):
+        strings = column.words if isinstance(column, Texts) else column
+        if isinstance(strings, StringColumn):  # equal ones of several parts are one
+            strings.values = [known.setdefault(value, value) for value in strings.values]
     return Kept(parts, index["facts"], key)
 
 

@@ -17,6 +17,7 @@ from ensue.errors import DataError
 
 RELEASE_BYTES = 16 << 20
 FAULT_BYTES = 64 << 10  # a page fault maps the neighboring pages too, where the system has them in memory
+PLACE_BYTES = 4 * FAULT_BYTES  # measured with Linux 6.18, which keeps files in large folios
 BLOCK_BYTES = FAULT_BYTES
 """Bytes that share a checksum, so that checking reads hardly more than is mapped."""
 
@@ -97,7 +98,7 @@ class MappedFile:
 
     def touched(self, read_bytes: int, places: int = 1) -> None:
         """Hears how much was read at how many places. Pages are given back before many are mapped."""
-        self._touched += read_bytes + 2 * FAULT_BYTES * places
+        self._touched += read_bytes + PLACE_BYTES * places
         if self._touched >= RELEASE_BYTES:
             self.release()
 

@@ -53,6 +53,8 @@ class Gradients:
         self.total = torch.zeros((), device=self.device)
         self.count = 0
         self.taken: list[bool] = []
+        self._vector: Tensor | None = None
+        """The gradients that processes add up on a CPU. It is kept, since a heap would find no place for it anew."""
 
     def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
         """Sets the gradients of the batch's mean loss. `state` has the rows that are here (`own_rows`). Raises
@@ -164,7 +166,10 @@ class Gradients:
         count, lacking, stops, *known = self.ranks.add(torch.tensor(own, dtype=torch.float64)).tolist()
         if lacking:
             raise OutOfMemory
-        self._place(self.ranks.add(self._taken() if summed is None else summed), known)
+        if summed is None:
+            found = self._taken(self._vector)
+            summed, self._vector = found, found if self.device.type == "cpu" else None
+        self._place(self.ranks.add(summed), known)
         self.count = int(count)
         return bool(stops)
 
@@ -176,14 +181,18 @@ class Gradients:
         now = [parameter.grad is not None for parameter in self._trained()]
         return [a or b for a, b in zip(now, self.taken, strict=True)] if self.taken else now
 
-    def _taken(self) -> Tensor:
-        """All gradients, and the loss behind them, as one vector. From then on there are none."""
+    def _taken(self, into: Tensor | None = None) -> Tensor:
+        """All gradients, and the loss behind them, as one vector (`into`, if it has the size). From then on there are
+        none.
+        """
         self.taken = self._known()
         found = []
         for parameter in self._trained():
             found.append(torch.zeros_like(parameter).flatten() if parameter.grad is None else parameter.grad.flatten())
             parameter.grad = None
-        vector = torch.cat([*found, self.total.view(1)])
+        found.append(self.total.view(1))
+        fits = into is not None and into.numel() == sum(part.numel() for part in found)
+        vector = torch.cat(found, out=into if fits else None)
         self.total = torch.zeros_like(self.total)
         return vector
 

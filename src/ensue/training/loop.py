@@ -379,4 +379,5 @@ class Trainer:
 
 def _is_finite(found: Tensor | None) -> bool:
     """Whether what is here of a tensor is finite."""
-    return found is None or bool(torch.isfinite(local_part(found)).all())
+    part = None if found is None else local_part(found)
+    return part is None or not part.numel() or bool(torch.stack(torch.aminmax(part)).isfinite().all())

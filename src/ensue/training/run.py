@@ -59,17 +59,19 @@ def train_run(
     threads: int | None = None,
     reporter: Reporter | None = None,
     timeout: float = TIMEOUT,
+    begins: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Trains `recipe` into the run directory `out`, or resumes the run there (`recipe` may then be None).
 
     Ctrl-C (or SIGTERM) ends the step, saves and returns. Raises an `EnsueError` for mistakes of the user. If torchrun
     has started several processes, they train together; one that does not answer for `timeout` seconds ends the run.
+    Each calls `begins` before its first step.
     """
     refuse_hub(out)
     with joined(timeout=timeout):
         return _trained(
             recipe, RunDirectory(out), reporter=reporter or Reporter(), resume=resume, overwrite=overwrite,
-            device=device, threads=threads,
+            device=device, threads=threads, begins=begins,
         )  # fmt: skip
 
 
@@ -82,6 +84,7 @@ def _trained(
     device: str,
     threads: int | None,
     reporter: Reporter,
+    begins: Callable[[], object],
 ) -> Outcome:
     """`train_run` in one of the processes that train together. The first one writes, and speaks."""
     is_first = ranks().is_first
@@ -121,6 +124,7 @@ def _trained(
             if is_first and not fresh and recipe != run.recipe:  # only now: a damaged checkpoint leaves all as it was
                 run.write({"recipe.toml": recipe.to_toml()})
             reporter.started(_facts(job, model, runtime, trainer if resumed else None))
+            begins()
             reason = trainer.train()
             with together(Ranks()):  # the others only wait
                 outcome = _finish(run, job, trainer, reason, reporter) if is_first else None
