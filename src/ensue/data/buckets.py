@@ -58,7 +58,7 @@ class Buckets:
         return dealt[batch - int(self._ends[pool])].astype(np.int64)  # which counts from the last part
 
     def _state(self, place: int, has_half: int, half: int) -> dict[str, Any]:
-        state: Any = self._generator.bit_generator.state
+        state = dict(self._generator.bit_generator.state)
         return state | {"state": state["state"] | {"state": place}, "has_uint32": has_half, "uinteger": half}
 
     def _deal(self, epoch: int) -> None:
