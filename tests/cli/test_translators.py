@@ -7,6 +7,7 @@ import pytest
 
 import ensue as package
 from cli.conftest import Ensue
+from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 
@@ -38,7 +39,8 @@ def test_the_surprisal_of_several_is_that_of_the_mean_of_their_probabilities(ens
     together = nats(ensue, one, "--with", two)
     models = [package.load(run, device="cpu") for run in (one, two)]
     pair = Pair(("the cat",), ("die",))
-    encoded = EncodedPairs.of([models[0]._encoded(pair, "die")])
+    source, target = models[0]._encoded(pair, "die")
+    encoded = EncodedPairs.of_targets(Ragged.of([source]), [target])
     each = [next(surprisals(model.model, encoded, begin_id=model.coder.target.begin_id))[1] for model in models]
     expected = -((-each[0]).exp() + (-each[1]).exp()).div(2).log().sum()
     assert models[0].with_others(models[1]).score("the cat", "die") == pytest.approx(float(expected), abs=1e-5)

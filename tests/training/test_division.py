@@ -58,14 +58,14 @@ def test_the_pronunciations_of_a_word_are_in_one_part(tmp_path: Path) -> None:
 def test_pairs_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"source {n}", f"target {n}", f"film {n // 10}") for n in range(100))]
     found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
-    numbers = {pair.group for pair in found.split.valid}
+    numbers = {pair.group for pair in found.valid_pairs}
     assert (len(found.split.valid), len(numbers), len(found.task.train)) == (10, 1, 90)
     assert '100 pairs are of 10 groups ("film"): 1 with 10 pairs are for validation' in found.notes[0]
     path = tmp_path / "a.jsonl"
     path.write_text(
         "".join(json.dumps({"source": f"s {n}", "target": f"t {n}", "film": n // 10}) + "\n" for n in range(40))
     )
-    assert len({pair.group for pair in job("translate-lstm", path, group="film").split.valid}) == 1
+    assert len({pair.group for pair in job("translate-lstm", path, group="film").valid_pairs}) == 1
     with pytest.raises(DataError, match=r'no "flm"; did you mean "film"'):
         job("translate-lstm", path, group="flm")
     with pytest.raises(DataError, match=r"two files have lines, not columns; data\.group is for one file"):

@@ -25,8 +25,9 @@ from ensue.tasks.classification.data import Documents
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.classification.texts import ReadTexts
 from ensue.tasks.contract.data_set import Split
+from ensue.tasks.sequence_to_sequence.job import stored
 from ensue.training.run import begin_job
-from training import tiny_texts
+from training import tiny_pairs, tiny_texts
 
 CPU = torch.device("cpu")
 
@@ -53,6 +54,7 @@ def tagged() -> str:
 
 
 SMALL = {"encoder.d_model": 8, "features.affixes": 0, "features.min_count": 1}
+PAIRS = {f"{part}.d_model": 8 for part in ("encoder", "decoder")} | {"tokens.d_embedding": 8}
 CASES = {
     "documents": Case(
         "classify-bag",
@@ -74,6 +76,22 @@ CASES = {
         tiny_texts.conllu(tiny_texts.sentences(60)),
         "ensue.text.label_columns.learned_values",
         SMALL | {"features.characters": "none", "data.labels": ["upos", "feats", "lemma"]},
+    ),
+    "pairs": Case(
+        "translate-lstm",
+        "a.tsv",
+        tiny_pairs.pairs(60),
+        "ensue.tasks.sequence_to_sequence.texts.PairCoder.encode",
+        PAIRS | {"tokenizer.kind": "words", "tokenizer.min_count": 5, "data.target_tokens": 9},
+    ),
+    "references": Case(
+        "transduce-lstm",
+        "a.dict",
+        "".join(
+            f"W{chr(65 + n)}{end}  W ER1 {vowel}\n" for n in range(26) for end, vowel in (("", "AA0"), ("(1)", "IY1"))
+        ),
+        "ensue.tasks.sequence_to_sequence.texts.PairCoder.train",
+        PAIRS,
     ),
 }
 
@@ -133,6 +151,27 @@ def test_they_are_those_that_were_read(case: Case, monkeypatch: pytest.MonkeyPat
     assert kept_file().stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(case.reads, refuse)
     assert facts(job(case)) == in_memory
+
+
+@pytest.mark.usefixtures("all_kept")
+def test_pairs_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of validation and test data, with their references; and a run that goes on has the tokens that it has."""
+    rows = [
+        ["source", "target 1", "target 2", "film"],
+        *([f"s {n}", f"t {n}", "ü\u2028" * (n % 2), str(n)] for n in range(40)),
+    ]
+    (tmp_path / "a.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    path = str(tmp_path / "a.tsv")
+    recipe = read_recipe("translate-lstm", PAIRS | {"data.train": path, "data.test": path, "data.group": "film"})
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_columns, "LEAST_BYTES", 1 << 20)
+        found: Any = begin_job(recipe, None)
+    read = {pair.sources: pair for pair in found.read(path)}
+    for again in (found, begin_job(recipe, None), begin_job(recipe, None)):
+        assert [pair._replace(group="") for pair in again.valid_pairs] == [read[p.sources] for p in again.valid_pairs]
+        assert [pair.group for pair in again.valid_pairs[1:3]] == [p.sources[0][2:] for p in again.valid_pairs][1:3]
+        assert list(stored(again.split.test)) == list(read.values())
+        assert list(again.valid_pairs) == list(found.valid_pairs)
 
 
 def refuse(*args: Any, **named: Any) -> Any:

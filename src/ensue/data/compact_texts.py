@@ -491,16 +491,37 @@ def real_places(
 
 
 class RaggedRows:
-    """A `Ragged` that grows row by row."""
+    """A `Ragged` that grows row by row, of one of the types of the module `array`, and a column of such rows."""
 
-    def __init__(self) -> None:
-        self._values, self._starts = array("i"), array("q", [0])
+    def __init__(self, code: str = "i") -> None:
+        self._values, self._starts = Numbers(code), Numbers("q", [0])
+        self._lengths: NDArray[np.integer] | None = None
+
+    @classmethod
+    def of(cls, arrays: Arrays, file: MappedFile) -> Self:
+        """The rows of a mapped file."""
+        found = cls()
+        found._values, found._starts = (Numbers.of({"numbers": arrays[key]}, file) for key in ("ids", "starts"))
+        found._lengths = arrays["lengths"]
+        return found
+
+    def arrays(self) -> Arrays:
+        """The numbers of all rows, and where each row begins."""
+        lengths = self.ragged().lengths.astype(np.int32)
+        return {"ids": self._values.array, "starts": self._starts.array, "lengths": lengths}
 
     def append(self, row: NDArray[np.integer]) -> None:
         """Appends a row."""
-        self._values.frombytes(row.astype(np.int32).tobytes())
-        self._starts.append(len(self._values))
+        self._values.add(row)
+        self._starts.extend([len(self._values)])
 
     def ragged(self) -> Ragged:
-        """The rows so far."""
-        return Ragged(np.array(self._values, np.int32), np.array(self._starts, np.int64))
+        """The rows so far. As long as somebody keeps it, no more can come in (`BufferError`)."""
+        return Ragged(self._values.array, self._starts.array, self._lengths, self._values.file)
+
+    def release(self) -> None:
+        """Gives back the memory of what was read of a file."""
+        self._values.release()
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1

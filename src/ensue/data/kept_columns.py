@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ensue.cache import put, used
 from ensue.cache_folders import cache_directory
-from ensue.data.compact_texts import Column, Columns, Numbers, StringColumn, Texts, pieces
+from ensue.data.compact_texts import Columns, Numbers, RaggedRows, StringColumn, Texts, pieces
 from ensue.data.files import readable
 from ensue.data.mapped_file import BLOCK_BYTES, Checksums, MappedFile
 from ensue.errors import DataError
@@ -40,7 +40,7 @@ _MAGIC = b"ensuerow"
 _HEAD = struct.Struct("<8sIIQ")
 """Magic, the CRC-32 of the JSON, its size, and that of the file."""
 _ALIGNED = 64
-KINDS: dict[str, type[Column]] = {"numbers": Numbers, "strings": StringColumn, "texts": Texts}
+KINDS: dict[str, Any] = {"numbers": Numbers, "strings": StringColumn, "texts": Texts, "rows": RaggedRows}
 
 
 class Kept(NamedTuple):
@@ -147,7 +147,7 @@ def _opened(path: Path, key: str) -> Kept | None:
         end = at + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
         mapped.checked_by(mapped.array("<u4", (end - at) // BLOCK_BYTES + 1, end), at)
         for part, columns in index["parts"].items():
-            found: dict[str, Column] = {}
+            found: dict[str, Any] = {}
             for name, (kind, described) in columns.items():
                 arrays = {}
                 for own, code, count in described:

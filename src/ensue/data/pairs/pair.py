@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
+
+from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column
 from ensue.errors import DataError
+from ensue.parsing import parse_json
 from ensue.stored import Stored
 
 
@@ -38,6 +43,31 @@ class Pairs(list[Pair]):
     def select(self, rows: Iterable[int]) -> Self:
         """The pairs in these rows."""
         return type(self)(self[row] for row in rows)
+
+
+class StoredPairs(Sequence[Pair]):
+    """Pairs as rows of bytes, which are their JSON. Each is read when somebody looks at it."""
+
+    def __init__(self, rows: Ragged) -> None:
+        self._rows = rows
+
+    @staticmethod
+    def rows_of(pairs: Iterable[Pair]) -> RaggedRows:
+        """The rows of these pairs."""
+        found = RaggedRows("B")
+        for pair in pairs:
+            found.append(np.frombuffer(json.dumps(pair).encode(), np.uint8))
+        return found
+
+    def __getitem__(self, place: Any) -> Any:
+        """The pair at a place, or a list of those in a slice."""
+        if isinstance(place, slice):
+            return [self[number] for number in range(len(self))[place]]
+        sources, targets, *rest = parse_json(self._rows[range(len(self))[place]].tobytes())
+        return Pair(tuple(sources), tuple(targets), *rest)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 class PairChoice(NamedTuple):

@@ -67,16 +67,13 @@ class Split(Generic[DataT]):
         """The examples of a table `[data]`, which `read` reads, unless the cache has them. `key` is JSON that tells on
         what they depend, beside the table and the validation and test data.
         """
-        own = table.model_dump(exclude={"train", "valid", "test"})
-        paths = [path for location in (table.train, table.valid, table.test) if location for path in named(location)]
-        names = [str(path.absolute()) for path in paths]
 
         def made() -> Kept:
             split = read()
             parts = {"train": split.train, "valid": split.valid, "test": split.test}
             return Kept(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
 
-        found = kept([kind.__name__, own, names, fingerprints(table), key], paths, made)
+        found = kept([kind.__name__, *key_of(table), key], files_named(table), made)
         train, valid, test = (
             None if part is None else kind(part.columns)
             for part in (found.parts["train"], found.parts["valid"], found.parts["test"])
@@ -115,6 +112,17 @@ class Split(Generic[DataT]):
 def named(location: str) -> list[Path]:
     """The files that a location names, which may be two with a comma between them."""
     return [path for name in aligned_paths(location) or (location,) for path in all_files(name)]
+
+
+def files_named(table: DataRecipe) -> list[Path]:
+    """The files of a table `[data]`."""
+    return [path for location in (table.train, table.valid, table.test) if location for path in named(location)]
+
+
+def key_of(table: DataRecipe) -> list[Any]:
+    """What a table `[data]` tells of examples, but for the content of the training data."""
+    own = table.model_dump(exclude={"train", "valid", "test"})
+    return [own, [str(path.absolute()) for path in files_named(table)], fingerprints(table)]
 
 
 def fingerprints(table: DataRecipe) -> dict[str, str]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from ensue.data.compact_texts import Texts
+from ensue.data.compact_texts import Columns, RaggedRows, Texts
+from ensue.data.kept_columns import Kept, kept
 from ensue.data.pairs import Pair, Pairs, PairSource
+from ensue.data.pairs.pair import StoredPairs
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
-from ensue.tasks.contract.data_set import Split
+from ensue.tasks.contract.data_set import Split, files_named, key_of
 from ensue.tasks.contract.job import Job
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
@@ -27,12 +30,18 @@ from ensue.tasks.sequence_to_sequence.task import (
     SequenceToSequence,
     Sources,
     check_lengths,
+    longest_read,
     most_written,
     usual_ratio,
 )
-from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import Told
+
+
+def stored(columns: Columns) -> StoredPairs:
+    """The pairs of a part of the data, as texts."""
+    return StoredPairs(columns.columns["pairs"].ragged())
 
 
 class SequenceToSequenceJob(Job[TextModel]):
@@ -52,23 +61,19 @@ class SequenceToSequenceJob(Job[TextModel]):
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
         source = self._source(data.train, group=data.group)
         self.layout, self.fingerprint = source.layout, source.fingerprint()
-        self.split = split = Split.of(self._whole(source), data, self.read, examples="pairs")
-        pairs, split.train = split.train, Pairs()  # which are not needed once they are ids
-        self.valid_pairs = split.valid or Pairs()
-        if self.valid_pairs and data.division == "sources":
-            self.valid_pairs = Pairs(references(self.valid_pairs, self.layout))
-        self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
+        read = cache(lambda: self._read(source))
+        coder = self._coder(read) if run is None else run.parts.coder
+        self.parts = EncoderDecoderParts(coder, self.contextual.shapes) if run is None else run.parts
         check_scorable()
-        search_of(recipe.search, self.parts.coder.target)  # what cannot be is said before anything is computed
-        train = self._encoded(pairs, most=data.target_tokens)
-        if not len(train):
-            raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
-        self.left_out = sum(len(pair.targets) for pair in pairs) - len(train)
-        self.ratio = usual_ratio(train)
-        firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
-        valid = self._encoded(firsts) if firsts else None
+        search_of(recipe.search, coder.target)  # what cannot be is said before anything is computed
+        key = ["pairs", self.fingerprint, coder.to_json(), longest_read(recipe), bool(self.origins)]
+        self.split = split = Split.kept(Columns, data, key, lambda: self._columns(read()))
+        train = self._encoded(split.train)
+        self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
+        self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored(split.valid)
+        valid = None if split.valid is None else self._encoded(split.valid)
         self.task = SequenceToSequence(
-            train, valid, begin_id=self.parts.coder.target.begin_id, sizes=recipe.train, sampled=self._sampled
+            train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampled=self._sampled
         )
 
     def _source(self, location: str, **options: Any) -> PairSource:
@@ -92,31 +97,71 @@ class SequenceToSequenceJob(Job[TextModel]):
             raise DataError(f"no group in {self.layout.group}", without.path, without.line)
         return pairs
 
-    def _coder(self, pairs: Sequence[Pair]) -> PairCoder:
-        data = self.recipe.data
-        return PairCoder.train(
-            pairs, self.recipe.tokenizer, self.recipe.target_tokenizer, names=data.names,
-            source_tokens=data.source_tokens, copies=self.recipe.head.copying,
-        )  # fmt: skip
+    def _read(self, source: PairSource) -> Split[Pairs]:
+        """All pairs, read from files."""
+        split = Split.of(self._whole(source), self.recipe.data, self.read, examples="pairs")
+        if split.valid and self.recipe.data.division == "sources":
+            split.valid = Pairs(references(split.valid, self.layout))
+        return split
 
-    def _encoded(self, pairs: Iterable[Pair], *, most: int = 0) -> EncodedPairs:
-        """Each source with each of its targets that has at most `most` tokens (0: with each)."""
-        texts = Texts()
-        found = EncodedPairs.of(self._ids(pairs, texts, most))
-        if not self.contextual.origins:
-            return found
-        return EncodedPairs(found.sources, found.targets, self.contextual.awaited(texts.ragged, texts.words.values))
+    def _coder(self, read: Callable[[], Split[Pairs]]) -> PairCoder:
+        """The tokenizers of the training data, which are in the cache if they are large."""
+        recipe, data = self.recipe, self.recipe.data
+        tables = [recipe.tokenizer.model_dump(), recipe.target_tokenizer and recipe.target_tokenizer.model_dump()]
 
-    def _ids(self, pairs: Iterable[Pair], texts: Texts, most: int) -> Iterator[tuple[Ids, Ids]]:
-        """The ids of pairs. The words of their sources are added to `texts`, if they are needed."""
+        def trained() -> Kept:
+            coder = PairCoder.train(
+                read().train, recipe.tokenizer, recipe.target_tokenizer, names=data.names,
+                source_tokens=data.source_tokens, copies=recipe.head.copying,
+            )  # fmt: skip
+            return Kept({}, {"coder": coder.to_json()})
+
+        key = ["coder", *key_of(data), self.fingerprint, tables, recipe.head.copying]
+        return PairCoder.from_json(kept(key, files_named(data), trained).facts["coder"])
+
+    def _columns(self, split: Split[Pairs]) -> Split[Columns]:
+        """The ids of all pairs, and validation and test data as texts, too."""
+        train = self._ids(split.train, self.recipe.data.target_tokens)
+        found, valid, test = self._pairs(train), None, None
+        if not len(found):
+            raise DataError("no pair is left to learn from: data.target_tokens leaves out all", self.recipe.data.train)
+        if split.valid:
+            firsts = self._ids(pair._replace(targets=pair.targets[:1]) for pair in split.valid)
+            valid = Columns({**firsts.columns, "pairs": StoredPairs.rows_of(split.valid)})
+        if split.test:
+            test = Columns({"pairs": StoredPairs.rows_of(split.test)})
+        left_out = sum(len(pair.targets) for pair in split.train) - len(found)
+        facts = {"left_out": left_out, "ratio": usual_ratio(found)}
+        return Split(train, valid, split.valid_from, test, split.notes, facts)
+
+    def _ids(self, pairs: Iterable[Pair], most: int = 0) -> Columns:
+        """The ids of each source with each of its targets that has at most `most` tokens (0: with each), and the words
+        of the sources if they are needed.
+        """
+        sources, targets, words = RaggedRows(), RaggedRows(), Texts()
         for pair in pairs:
-            source, targets = self.parts.coder.encode(pair.sources, pair.targets)
-            for target in targets:
+            source, outputs = self.parts.coder.encode(pair.sources, pair.targets)
+            for target in outputs:
                 if not 0 < most < len(target) - 1:
                     check_lengths(self.recipe, pair, len(source), len(target))
+                    sources.append(source)
+                    targets.append(target)
                     if self.contextual.origins:
-                        texts.append(self.parts.coder.words(pair.sources))
-                    yield source, target
+                        words.append(self.parts.coder.words(pair.sources))
+        return Columns(
+            {"sources": sources, "targets": targets, **({"words": words} if self.contextual.origins else {})}
+        )
+
+    def _encoded(self, columns: Columns) -> EncodedPairs:
+        """Pairs as the model reads them."""
+        found = self._pairs(columns)
+        if not self.contextual.origins:
+            return found
+        words = columns.columns["words"]
+        return found._replace(contextual=self.contextual.awaited(words.ragged, words.words.values))
+
+    def _pairs(self, columns: Columns) -> EncodedPairs:
+        return EncodedPairs(columns.columns["sources"].ragged(), columns.columns["targets"].ragged())
 
     def _sampled(self, model: TextModel) -> str:
         """The outputs for some validation sources, with their references, a line each."""
@@ -159,8 +204,10 @@ class SequenceToSequenceJob(Job[TextModel]):
         self.contextual.work_out(device, told)
 
     def prepare(self, model: TextModel) -> None:
-        counts = np.bincount(self.task.train.targets.values, minlength=model.vocabulary_size)
-        model.start_from_counts(torch.from_numpy(counts[: model.vocabulary_size]))  # the others are copied
+        counts, size = np.zeros(model.vocabulary_size, np.int64), model.vocabulary_size
+        for ids, _ in self.task.train.targets.parts():
+            counts += np.bincount(ids, minlength=size)[:size]  # the others are copied
+        model.start_from_counts(torch.from_numpy(counts))
 
     def config(self) -> dict[str, Any]:
         coder = self.parts.coder
@@ -179,7 +226,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio,
             contextual=self.contextual,
         )  # fmt: skip
-        return pipeline.score_pairs(self.split.test)
+        return pipeline.score_pairs(stored(self.split.test))
 
     def about(self) -> str:
         kinds = [

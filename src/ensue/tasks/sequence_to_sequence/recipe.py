@@ -75,6 +75,7 @@ class SequenceToSequenceRecipe(Recipe):
 
     what: ClassVar[str] = "sequence-to-sequence model"
     reads: ClassVar[str] = "pairs of texts: source and target"
+    keeps_examples: ClassVar[bool] = True
 
     task: Literal["sequence-to-sequence"] = "sequence-to-sequence"
     data: PairData = PairData()

@@ -74,14 +74,19 @@ CUT = "cut it, or train with data.source_tokens, which reads the first tokens of
 LEAVE = "cut it, or leave it out; in training data.target_tokens leaves out longer ones"
 
 
+def longest_read(recipe: SequenceToSequenceRecipe) -> tuple[int, int]:
+    """The most tokens of a source and of a target."""
+    otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
+    return most_read(recipe.encoder or recipe.decoder, otherwise), most_read(recipe.decoder, otherwise)
+
+
 def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, target: int = 0) -> None:
     """Raises DataError, with file and line, if the model does not read so many tokens of the source or the target."""
-    otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
-    for what, count, encoder, table, advice in (
+    sides = (
         ("a source of tokens", source, recipe.encoder or recipe.decoder, "encoder", CUT),
         ("a target of tokens", target, recipe.decoder, "decoder", LEAVE),
-    ):
-        most = most_read(encoder, otherwise)
+    )
+    for (what, count, encoder, table, advice), most in zip(sides, longest_read(recipe), strict=True):
         check_read(what, count, most, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
 
 
@@ -119,15 +124,6 @@ class EncodedPairs(NamedTuple):
     sources: SourceRows
     targets: Ragged
     contextual: tuple[LayersOfTexts, ...] = ()
-
-    @classmethod
-    def of(cls, pairs: Iterable[tuple[Ids, Ids]]) -> Self:
-        """Pairs of rows, in little memory."""
-        sources, targets = RaggedRows(), RaggedRows()
-        for source, target in pairs:
-            sources.append(source)
-            targets.append(target)
-        return cls(sources.ragged(), targets.ragged())
 
     @classmethod
     def of_targets(cls, sources: SourceRows, targets: Iterable[Ids]) -> Self:
