@@ -120,7 +120,7 @@ def files_named(table: DataRecipe) -> list[Path]:
 
 
 def key_of(table: DataRecipe) -> list[Any]:
-    """What a table `[data]` tells of examples, but for the content of the training data."""
+    """The key of what a table `[data]` tells of examples: all but the content of the training data."""
     own = table.model_dump(exclude={"train", "valid", "test"})
     return [own, [str(path.absolute()) for path in files_named(table)], fingerprints(table)]
 
