@@ -54,7 +54,7 @@ WHOLE: dict[str, list[str]] = {
     )],
     "tasks": [
         "labeling_pipeline", "classification_pipeline", "sequence_pipeline", "masked_pipeline", "pipeline", "tasks",
-        "text_length", "contexts", "encoded_texts", "layered_reader", "bidirectional", "word_vectors", "captions",
+        "text_length", "passages", "encoded_texts", "layered_reader", "bidirectional", "word_vectors", "captions",
     ],
     "exchange": [
         "importing", "static_vectors", "layers", "onnx/test_runs", "onnx/test_frames", "language_program",
