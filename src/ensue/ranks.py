@@ -59,6 +59,9 @@ class Ranks:
         """The result of `function`. On each machine one process calls it before the others, which find what it kept."""
         return function()
 
+    def end_turn(self) -> None:
+        """Lets the others of this machine begin with what is done `in_turn`, since what they share is there."""
+
     def add(self, numbers: Tensor) -> Tensor:
         """The sum over all processes, in each of them."""
         return numbers

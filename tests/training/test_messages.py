@@ -16,7 +16,7 @@ import ensue
 from ensue.errors import TrainingError
 from ensue.models.frame_predictor import FramePredictor
 from ensue.tasks.frame_prediction.prediction import SeriesNats
-from ensue.training.processes import packed, unpacked
+from ensue.training.processes import Processes, packed, unpacked
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -98,3 +98,25 @@ def test_nothing_pickles() -> None:
     paths = sorted(Path(ensue.__file__).parent.rglob("*.py"))
     assert len(paths) > 500
     assert {str(path): found for path in paths if (found := pickles_in(path.read_text(encoding="utf-8")))} == {}
+
+
+def test_a_turn_ends_as_soon_as_what_is_shared_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again, nor in the turn after it."""
+
+    def refuse(seconds: float) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("time.sleep", refuse)
+    store, both = torch.distributed.HashStore(), []
+    for rank in range(2):
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        both.append(Processes(store, rank, 2, timeout=1))
+    first, second = both
+
+    def turn() -> str:
+        first.end_turn()
+        return second.in_turn(lambda: "second")
+
+    assert first.in_turn(turn) == "second"
+    with pytest.raises(InterruptedError):
+        first.in_turn(lambda: second.in_turn(lambda: "too early"))

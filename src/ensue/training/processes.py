@@ -97,7 +97,7 @@ class Processes(Ranks):
     def __init__(self, store: Any, rank: int, size: int, *, timeout: float) -> None:
         self.rank, self.size = rank, size
         self.local_rank, self.local_size = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
-        self.store, self.timeout, self._talks = store, timeout, count()
+        self.store, self.timeout, self._talks, self._turn = store, timeout, count(), ""
 
     def add(self, numbers: Tensor) -> Tensor:
         """The sum over all processes, in place; of an exact run as a binary tree."""
@@ -148,13 +148,17 @@ class Processes(Ranks):
         return unpacked(self.store.get(key))
 
     def in_turn(self, function: Callable[[], Result]) -> Result:
-        key = f"{self._next_key()} of {self.rank - self.local_rank}"
+        self._turn = f"{self._next_key()} of {self.rank - self.local_rank}"
         if self.local_rank:
-            self._wait(key)
+            self._wait(self._turn)
         result = function()
-        if not self.local_rank:
-            self.store.set(key, b"done")
+        self.end_turn()
         return result
+
+    def end_turn(self) -> None:
+        if self._turn and not self.local_rank:
+            self.store.set(self._turn, b"done")
+        self._turn = ""
 
     def _next_key(self) -> str:
         return f"talk {next(self._talks)}"

@@ -16,6 +16,7 @@ from ensue.data.documents import Document, DocumentSource
 from ensue.data.frames.series import Series
 from ensue.data.parallel import batched, in_order
 from ensue.errors import DataError, RecipeError, listed
+from ensue.ranks import ranks
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
@@ -127,6 +128,8 @@ class DocumentData(WordsData[Documents]):
         self.reader = TextReader.of(recipe, self.num_texts, self.subwords)
         key = [self.fingerprint, recipe.most_read, self.reader.blanks]
         self.split = Split.kept(Documents, data, key, lambda: self._split(source))
+        if not recipe.features.vectors:  # whose places the first process keeps, too
+            ranks().end_turn()
         self.multiple = any(
             part is not None and bool((part.labels.lengths != 1).any()) for part in (self.split.train, self.split.valid)
         )
