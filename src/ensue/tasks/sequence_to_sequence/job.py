@@ -158,7 +158,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         if not self.contextual.origins:
             return found
         words = columns.columns["words"]
-        return found._replace(contextual=self.contextual.awaited(words.ragged, words.words.values))
+        return EncodedPairs(found.sources, found.targets, self.contextual.awaited(words.ragged, words.words.values))
 
     def _pairs(self, columns: Columns) -> EncodedPairs:
         return EncodedPairs(columns.columns["sources"].ragged(), columns.columns["targets"].ragged())
