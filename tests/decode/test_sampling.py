@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ensue.decode.next_token import draw, filtered, next_ids, penalized
@@ -117,6 +117,9 @@ def test_the_draw_is_the_generators() -> None:
     penalty=st.floats(0.1, 10),
     seed=st.integers(0, 2**31),
 )
+@example(  # two logits that one temperature makes equal
+    logits=[0.0, 1.401298464324817e-45], temperature=2.0, top_k=None, top_p=0.5, min_p=None, penalty=1.0, seed=0
+)
 def test_there_is_always_a_token_and_it_is_one_that_was_left(
     logits: list[float],
     temperature: float,
@@ -131,8 +134,8 @@ def test_there_is_always_a_token_and_it_is_one_that_was_left(
     seen = torch.zeros_like(row, dtype=torch.bool)
     seen[0, ::2] = True
     left = filtered(penalized(row, seen, penalty), sampling)
-    most_probable = penalized(row, seen, penalty).max()
-    assert bool(((penalized(row, seen, penalty) == most_probable) & left.isfinite()).any())
+    whole = filtered(penalized(row, seen, penalty), Sampling(temperature))
+    assert bool(((whole == whole.max()) & left.isfinite()).any()), "one of the most probable tokens"
     assert int(next_ids(row, sampling, generator(seed), seen=seen)) in support(left)
 
 
