@@ -1,5 +1,6 @@
 """Runs on the hub: what is uploaded, the card, and downloads from good and bad servers on 127.0.0.1."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -271,6 +272,23 @@ def test_a_server_chooses_no_path(hub: Hub, pushed: str, tmp_path: Path) -> None
         for _ in range(2):  # it is not kept
             with pytest.raises(RunError, match=r"^hf:me/odd(@[0-9a-f]{40})?: .*manifest\.json: "):
                 load("hf:me/odd")
+
+
+def test_runs_inside_of_runs_without_end_are_one_line(hub: Hub) -> None:
+    """Each manifest names another one inside; without a bound, as many requests follow as somebody has made."""
+    files: dict[str, bytes] = {}
+    content = b'{"files": {}}'
+    for depth in range(30, -1, -1):
+        files["origins/0/" * depth + "manifest.json"] = content
+        entry = {
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "written": "2026-01-01T00:00:00Z",
+        }
+        content = json.dumps({"files": {"origins/0/manifest.json": entry}}).encode()
+    hub.commit("me/deep", files)
+    with pytest.raises(RunError, match=r"^hf:me/deep@[0-9a-f]{40}: runs inside of runs, more than 8 deep$"):
+        load("hf:me/deep")
 
 
 def test_what_is_refused_before_anything_is_sent(

@@ -25,6 +25,9 @@ from ensue.runs.schema import (
     told,
 )
 
+DEEPEST = 8
+"""The most runs around a run, each of which reads the layers of the next one."""
+
 
 def local_run(path: str | Path) -> Path:
     """The directory of a run: the path itself, or where the files of `hf:NAME` are kept. Raises RunError for a run of
@@ -60,6 +63,8 @@ def _complete(repository: Repository, folder: Path, below: str) -> None:
     except DamagedError as error:
         _forget(manifest)
         raise RunError(f"{repository}: {error}") from None
+    if below.count("origins/") > DEEPEST:
+        raise RunError(f"{repository}: runs inside of runs, more than {DEEPEST} deep")
     origins = [name for name in content.files if re.fullmatch(rf"origins/\d{{1,4}}/{MANIFEST}", name)]
     for name in [*sorted(file_names() & content.files.keys()), *origins]:
         _fetch(repository, folder, below + name, content.files[name])
