@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import ensue
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.exchange.exporting import export_run
+from ensue.exchange.gpt import llama_layout
 from ensue.exchange.imported import Imported, recipe_of, write_run
 from ensue.exchange.importing import import_run
+from ensue.exchange.layouts import to_ours
 from ensue.exchange.tokenizer_files import read_tokenizer
+from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
@@ -292,6 +296,18 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
 def test_what_cannot_be_imported_is_one_line(copy: Path, tmp_path: Path, what: str, said: str) -> None:
     spoiled(copy, what)
     assert said in refused(copy, tmp_path)
+
+
+@pytest.mark.parametrize("rows", [0, 5, 12])
+def test_keys_and_values_of_no_whole_heads_are_one_line(rows: int) -> None:
+    encoder = TransformerEncoder(
+        kind="transformer", d_model=8, num_layers=1, num_heads=4, norm_kind="rms", gated=True
+    )  # fmt: skip
+    parts = llama_layout(SimpleNamespace(encoder=encoder, tokens=SimpleNamespace(tied=True)))
+    tensors = {name: torch.zeros(8, 8) for part in parts for name in part.theirs}
+    tensors |= {f"layers.0.self_attn.{side}_proj.weight": torch.zeros(rows, 8) for side in "kv"}
+    with pytest.raises(DataError, match=r"tensors of other sizes than .*self_attn\.k_proj\.weight"):
+        to_ours(parts, tensors, Path("model.safetensors"))
 
 
 def test_a_place_that_is_taken_is_left_alone(directory: Path, run: Path, tmp_path: Path) -> None:

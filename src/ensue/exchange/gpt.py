@@ -264,8 +264,9 @@ def llama_layout(recipe: Any) -> list[Part]:
 
     def read(theirs: Sequence[Tensor]) -> Tensor:
         d = encoder.d_model // encoder.num_heads
-        heads = [part.view(-1, d, part.shape[1]) for part in theirs]
-        queries, keys, values = (part.repeat_interleave(encoder.num_heads // len(part), 0) for part in heads)
+        heads = (part.view(-1, d, part.shape[1]) for part in theirs)
+        groups = (part.repeat_interleave(encoder.num_heads // max(1, len(part)), 0) for part in heads)
+        queries, keys, values = (part.view(encoder.num_heads, d, -1) for part in groups)
         order = _pairs(encoder)
         return torch.cat([queries[:, order], keys[:, order], values]).flatten(0, 1)
 
