@@ -150,8 +150,8 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Iterable[Any]) -> NDArray[np.float64]:
-        """The probabilities (n, K) of the classes, in the order of `classes_`; 0 for one that only texts had which were
-        kept for validation.
+        """The probabilities (n, K) of the classes, in the order of `classes_`. A class that only the validation texts
+        have gets 0.
         """
         check_is_fitted(self, "model_")
         names = _names(self.classes_)
@@ -189,8 +189,8 @@ class Tagger(Estimator):
         return [[word.label for word in sentence] for sentence in self.model_.predict([[*words] for words in X])]
 
     def predict_proba(self, X: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`; 0 for one
-        that only sentences had which were kept for validation. Raises ValueError for a model of several columns.
+        """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`. A class
+        that only the validation sentences have gets 0. Raises ValueError for a model of several columns.
         """
         check_is_fitted(self, "model_")
         labels, model = self.model_.labels, self.model_
