@@ -23,12 +23,10 @@ PREFIX = "hf:"
 MAIN = "main"
 """The branch of a name without a revision."""
 NOT_HERE = "not on this machine; with HF_HUB_OFFLINE=0 it is downloaded"
+_SWITCH = "HF_HUB_OFFLINE"
 _COMMIT = re.compile("[0-9a-f]{40}")
 _PLAIN = re.compile(r"\w[\w-]*")
 """Matches the name under which content may be kept; a server could send one that leads out of the cache."""
-
-
-_SWITCH = "HF_HUB_OFFLINE"
 
 
 def stay_offline() -> None:

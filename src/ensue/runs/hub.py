@@ -33,8 +33,7 @@ def local_run(path: str | Path) -> Path:
     """The directory of a run: the path itself, or where the files of `hf:NAME` are kept. Raises RunError for a run of
     the hub that is not there as a whole.
     """
-    repository = Repository.parse(path)
-    if repository is None:
+    if (repository := Repository.parse(path)) is None:
         return Path(path)
     folder = repository.file(MANIFEST, most=MAX_MANIFEST).parent
     _complete(repository._replace(revision=folder.name), folder, "")
@@ -43,8 +42,7 @@ def local_run(path: str | Path) -> Path:
 
 def found_run(path: str | Path) -> Path:
     """The directory of a run that is there; see `local_run`. Raises RunError for another directory."""
-    found = local_run(path)
-    check_is_run(found)
+    check_is_run(found := local_run(path))
     return found
 
 

@@ -36,7 +36,7 @@ from ensue.tasks.sequence_to_sequence.task import (
 )
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.kept_vectors import Told
+from ensue.tasks.words.kept_vectors import LayersOfTexts, Told
 
 
 def stored(columns: Columns) -> StoredPairs:
@@ -148,20 +148,18 @@ class SequenceToSequenceJob(Job[TextModel]):
                     targets.append(target)
                     if self.contextual.origins:
                         words.append(self.parts.coder.words(pair.sources))
-        return Columns(
-            {"sources": sources, "targets": targets, **({"words": words} if self.contextual.origins else {})}
-        )
+        own = {"words": words} if self.contextual.origins else {}
+        return Columns({"sources": sources, "targets": targets, **own})
 
     def _encoded(self, columns: Columns) -> EncodedPairs:
         """Pairs as the model reads them."""
-        found = self._pairs(columns)
-        if not self.contextual.origins:
-            return found
-        words = columns.columns["words"]
-        return EncodedPairs(found.sources, found.targets, self.contextual.awaited(words.ragged, words.words.values))
+        words = columns.columns.get("words")
+        layers = () if words is None else self.contextual.awaited(words.ragged, words.words.values)
+        return self._pairs(columns, layers)
 
-    def _pairs(self, columns: Columns) -> EncodedPairs:
-        return EncodedPairs(columns.columns["sources"].ragged(), columns.columns["targets"].ragged())
+    def _pairs(self, columns: Columns, layers: tuple[LayersOfTexts, ...] = ()) -> EncodedPairs:
+        sources, targets = (columns.columns[side].ragged() for side in ("sources", "targets"))
+        return EncodedPairs(sources, targets, layers)
 
     def _sampled(self, model: TextModel) -> str:
         """The outputs for some validation sources, with their references, a line each."""
