@@ -8,15 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from ensue.arguments import settings_of
-from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for, say, with_settings
+from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for, say, taken_adaptation, with_settings
 from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
+from ensue.models.adaptation import Adaptation
 
 DRAWING = (*settings_of(Sampling), "seed", "samples")
 SEARCHING = ("n_best", "no_repeat_ngram")
 OF_ALL = ("run", "device", "threads")
 
 
+@with_settings(Adaptation, after="samples")
 @with_settings(Sampling, after="max_tokens")
 def generate(
     context: typer.Context,
@@ -48,11 +50,14 @@ def generate(
     check_options(context, is_search=beams is not None)
     given = {name: context.params[name] for name in context.params if name not in OF_ALL and is_given(context, name)}
     pipeline = load_for("generate", run, device, threads, **given)
+    adaptation = taken_adaptation(sampling)
     if pipeline.generates_files:
         if out is None:
             raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
         say(pipeline.generate_into(**given))
         return
+    if adaptation:
+        pipeline = pipeline.with_adaptation(**adaptation)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, **sampling}
     begin = prompt
     if prompt == "-":

@@ -16,6 +16,7 @@ from ensue.arguments import Setting, by_option_names, settings_of
 from ensue.console.imports import importing_torch
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
+from ensue.models.adaptation import Adaptation
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 RunArgument = Annotated[Path, typer.Argument(help="A run directory, or hf:NAME of the hub.", show_default=False)]
@@ -79,6 +80,12 @@ def _option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
     return inspect.Parameter(option.name or name, keyword, default=default, annotation=kind)
 
 
+def taken_adaptation(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of `Adaptation` that are not as by default. All of them are taken out of `options`."""
+    given = {name: (options.pop(name), setting.default) for name, setting in settings_of(Adaptation).items()}
+    return {name: value for name, (value, default) in given.items() if value != default}
+
+
 def load_for(
     command: str,
     run: Path,
@@ -88,9 +95,11 @@ def load_for(
     vectors: Path | None = None,
     others: Sequence[Path] | None = None,
     search: Mapping[str, object] = MappingProxyType({}),
+    adaptation: Mapping[str, object] = MappingProxyType({}),
     **options: Any,
 ) -> Any:
-    """The pipeline of a run, and of `others` that decide with it, with the options of `search` that are not None.
+    """The pipeline of a run, and of `others` that decide with it, with the options of `search` that are not None and
+    those of `adaptation`.
 
     Raises EnsueError unless its task has this command and the given options.
     """
@@ -104,7 +113,7 @@ def load_for(
         from ensue.runs.directory import RunDirectory
 
     entry = RunDirectory(path).entry
-    every = {"vectors": vectors, "with": others or None, **search, **options}
+    every = {"vectors": vectors, "with": others or None, **search, **adaptation, **options}
     given = {name for name, value in every.items() if value not in (None, "")}
     unknown = given - entry.options(command) if command in entry.commands else set()
     if command not in entry.commands or unknown:
@@ -119,6 +128,7 @@ def load_for(
     names = by_option_names(BeamSearch)
     if changes := {names.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
+    pipeline = pipeline.with_adaptation(**adaptation) if adaptation else pipeline
     if not others:
         return pipeline
     options["with"] = others

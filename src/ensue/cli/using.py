@@ -20,13 +20,16 @@ from ensue.cli.options import (
     behind_and_texts,
     load_for,
     say,
+    taken_adaptation,
     with_behind,
     with_settings,
 )
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
+from ensue.models.adaptation import Adaptation
 
 
+@with_settings(Adaptation, after="as_json")
 @with_settings(BeamSearch, after="as_json", without=("n_best",), of_run=True)
 def evaluate(
     run: RunArgument,
@@ -78,6 +81,7 @@ def evaluate(
     **search: Any,
 ) -> None:
     """Score a model on a text or on labeled data."""
+    adaptation = taken_adaptation(search)
     behind, path = behind_and_texts(path, more)
     questions = {
         "minimal_pairs": minimal_pairs, "similarity": similarity, "senses": senses, "word_in_context": word_in_context
@@ -93,7 +97,8 @@ def evaluate(
         if value not in (None, "")
     }
     pipeline = load_for(
-        "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
+        "evaluate", run, device, threads, vectors=vectors, others=others, search=search, adaptation=adaptation,
+        compare=compare,
         threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
     pipeline = with_behind("evaluate", pipeline, behind, device, threads)
@@ -113,7 +118,9 @@ def evaluate(
         print(json.dumps(found.as_json())) if as_json else show_scores(found)
         return
     if compare is not None:
-        options["compare"] = load_for("evaluate", compare, device, threads, search=search, compare=compare)
+        options["compare"] = load_for(
+            "evaluate", compare, device, threads, search=search, adaptation=adaptation, compare=compare
+        )
     scores = pipeline.evaluate(path, encoding=encoding, **options)
     for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
         say(line)
@@ -239,6 +246,7 @@ def inspect(
     say(f"wrote {write_inspection(pipelines, texts, out, target=target, options=given)}")
 
 
+@with_settings(Adaptation, after="beside")
 def score(
     run: RunArgument,
     path: Annotated[
@@ -259,12 +267,14 @@ def score(
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    **settings: Any,
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
     from ensue.console.score_table import csv_lines
     from ensue.data.sources import is_stream, stream_name
 
     options: dict[str, Any] = {"format": format} if format else {}
+    adaptation = taken_adaptation(settings)
     if as_csv and as_json:
         raise EnsueError("--csv and --json are two forms; expected one")
     if beside and not as_csv:
@@ -275,7 +285,9 @@ def score(
     texts = "-" if path is None else path
     if beside and is_stream(texts):
         raise EnsueError(f"several runs need a file, which each of them reads; found {stream_name(texts)}")
-    pipelines = [load_for("score", each, device, threads, others=others, **options) for each in runs]
+    pipelines = [
+        load_for("score", each, device, threads, others=others, adaptation=adaptation, **options) for each in runs
+    ]
     scored = [
         pipeline.score_lines(texts, encoding=encoding, as_json=as_json or as_csv, **options) for pipeline in pipelines
     ]

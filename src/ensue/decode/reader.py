@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ensue.errors import EnsueError
 from ensue.models.language_model import padded, read_prefixes
 from ensue.models.modules import count_parameters, device_of
-from ensue.types import State
+from ensue.types import State, select_rows
 
 KERNEL_ROWS, KERNEL_PARAMETERS = 32, 1 << 20
 """From this many rows on, and up to this many parameters, `forward` for one token is faster than `step`. Measured for
@@ -54,6 +54,15 @@ class Reader:
         """
         device = device_of(self.model)
         read, last = [row[:-1] for row in rows], torch.tensor([int(row[-1]) for row in rows], device=device)
+        if self.context is None and getattr(self.model, "reads_alone", False):
+            rows_of = (
+                [0] * len(rows)
+                if all(map(rows[0].tolist().__eq__, (row.tolist() for row in rows)))
+                else range(len(rows))
+            )
+            begun = read_prefixes(self.model, read[: max(rows_of) + 1], state)
+            begun = self.model.settled(begun, last[: max(rows_of) + 1])
+            return select_rows(begun, torch.tensor(rows_of, device=device)), last
         if self.context is None:
             return read_prefixes(self.model, read, state), last
         ids = torch.zeros(len(rows), self.context + 1, dtype=torch.long, device=device)

@@ -22,6 +22,9 @@ class LanguageModel(nn.Module):
     constant memory. Raises `ValueError` for layers that look ahead.
     """
 
+    reads_alone = False
+    """Whether a text has to be read by itself and in order, since what was read changes more than a state of layers."""
+
     def __init__(
         self, features: TokenEmbedding, layers: SequenceLayer, head: SoftmaxHead, *, context: int | None = None
     ) -> None:

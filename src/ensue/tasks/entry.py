@@ -104,6 +104,8 @@ class TaskEntry:
         if command in ("predict", "evaluate", "inspect"):
             search = _arguments(pipeline, "with_search")
             found |= search if command == "predict" else search - _OF_PREDICT
+        if command in ("generate", "score", "evaluate"):
+            found |= _arguments(pipeline, "with_adaptation")
         return {_NAMES.get(name, name) for name in found}
 
 

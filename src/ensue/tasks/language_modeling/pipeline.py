@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
+from ensue.models.adaptation import Adaptation, AdaptationOptions
+from ensue.models.adaptive_model import AdaptiveModel
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
@@ -69,6 +72,8 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     ) -> None:
         super().__init__(model.eval())
         self.tokenizer, self.encoder, self.run = tokenizer, encoder, run
+        self.reader: LanguageModel = self.model
+        """The model that writes and scores; another one than `model` if it adapts to what it reads."""
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -76,6 +81,17 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         parts: LanguageModelParts = directory.parts
         encoder = directory.recipe.describe()
         return cls(directory.model(device), parts.tokenizer, encoder=encoder, run=directory.path)
+
+    def with_adaptation(self, **adaptation: Unpack[AdaptationOptions]) -> Self:
+        """This model, which adapts to what it reads when it generates, scores and evaluates, each text by itself.
+
+        `adaptation` are the arguments of `Adaptation`, such as `cache=500` (a neural cache of so many tokens) and
+        `dynamic=0.5` (dynamic evaluation at this learning rate). Vectors and `inspect` are those of the model as it was
+        trained. Raises EnsueError for values out of range, and for a model that reads windows of a text.
+        """
+        asked, adapted = Adaptation(**adaptation), copy(self)
+        adapted.reader = self.model if asked.is_none else cast("LanguageModel", AdaptiveModel(self.model, asked))
+        return adapted
 
     @property
     def layered_reader(self) -> LayeredReader:
@@ -121,7 +137,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         check_type("the prompt", prompt, str, "a string")
         ids = self.tokenizer.encode(prompt)
         columns = generate_ids(
-            self.model,
+            self.reader,
             [ids] * rows,
             max_tokens=max_tokens,
             start_id=self.tokenizer.start_id,
@@ -161,7 +177,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         check_type("the prompt", prompt, str, "a string")
         search = BeamSearch(beams, n_best, max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram)
         ids = self.tokenizer.encode(prompt)
-        (found,) = search_ids(self.model, [ids], search=search, start_id=self.tokenizer.start_id)
+        (found,) = search_ids(self.reader, [ids], search=search, start_id=self.tokenizer.start_id)
         written = (self._continued(ids.tolist(), one.ids) for one in found)
         return Answers(Continuation(text, -one.log_probability) for text, one in zip(written, found, strict=True))
 
@@ -176,14 +192,14 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token of a text in pieces, of any length, in constant memory."""
-        reading = TextScorer(self.model, start_id=self.tokenizer.start_id)
+        reading = TextScorer(self.reader, start_id=self.tokenizer.start_id)
         for piece in self._tokenizable(chunks):
             ids = self.tokenizer.encode(piece)
             yield from token_scores(self.tokenizer, piece, ids.tolist(), self._nats(reading, ids))
 
     def _nats(self, reading: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
         for start in range(0, len(ids), CALL_TOKENS):
-            with evaluating(self.model):
+            with evaluating(self.reader):
                 nats = reading.feed(ids[start : start + CALL_TOKENS])
             yield from nats.tolist()
 
@@ -248,7 +264,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             check_whole("parts", parts, 1, MOST_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
-        return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
+        return read(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
         """The bits per character, whose items are pieces of the text."""
@@ -257,7 +273,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = NatsOfParts(np.cumsum(counts[:, 0]))
-        read(self.model, tokens, start_id=self.tokenizer.start_id, collect=nats)
+        read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
         rows = ItemRows()
         for total, characters in zip(nats.totals, counts[:, 1], strict=True):
             rows.append((total / math.log(2), characters))
@@ -266,12 +282,12 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
         """A sentence that says how `evaluate` has read the text of these scores."""
-        parts = default_parts(scores.tokens) if parts is None else parts
-        return describe_protocol(self.model, parts)
+        parts = 1 if self.reader.reads_alone else default_parts(scores.tokens) if parts is None else parts
+        return describe_protocol(self.model, parts) + (", adapting to what is read" if self.reader.reads_alone else "")
 
     def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.tokenizer.encode(text).astype(np.int64) for text in texts]
-        return ScoredTexts(ids, total_nats(self.model, ids, start_id=self.tokenizer.start_id))
+        return ScoredTexts(ids, total_nats(self.reader, ids, start_id=self.tokenizer.start_id))
 
     def __repr__(self) -> str:
         encoder = [self.encoder] if self.encoder else []

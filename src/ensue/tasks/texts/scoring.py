@@ -128,7 +128,9 @@ def read(
     the nats of some positions at a time, each position once. Raises EnsueError for less than one part or a negative
     warm-up.
     """
-    parts = default_parts(len(tokens), warm_up=warm_up) if parts is None else parts
+    parts = default_parts(len(tokens) * (not model.reads_alone), warm_up=warm_up) if parts is None else parts
+    if model.reads_alone and parts > 1:
+        raise EnsueError(f"{parts} parts; a model that adapts reads a text in order, in one part")
     if parts < 1 or warm_up < 0:
         raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
     runs = _runs(len(tokens), max(1, min(parts, len(tokens))))
@@ -290,7 +292,7 @@ def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id
     """The summed nats of each of `texts` (arrays of ids), each read by itself after `start_id`."""
     totals = np.zeros(len(texts))
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-    longest = min(LONGEST_IN_BATCH, model.context or LONGEST_IN_BATCH)
+    longest = -1 if model.reads_alone else min(LONGEST_IN_BATCH, model.context or LONGEST_IN_BATCH)
     with evaluating(model):
         while order:
             length = len(texts[order[-1]])

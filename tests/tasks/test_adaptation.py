@@ -1,0 +1,43 @@
+"""A language model in use that adapts to what it reads: the pipeline."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ensue.errors import EnsueError
+from language_pipelines import TEXT, pipeline_of
+
+
+def test_all_that_scores_reads_the_text_in_order(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    plain = pipeline_of("characters")
+    before = [parameter.clone() for parameter in plain.model.parameters()]
+    model = plain.with_adaptation(cache=50, dynamic=0.3, dynamic_segment=8)
+    nats = sum(token.nats for token in model.score(TEXT))
+    scores = model.evaluate(tmp_path / "text.txt")
+    assert scores.nats_per_token == pytest.approx(nats / scores.tokens, abs=1e-6)
+    assert model.total_nats([TEXT, TEXT[:9]]).nats[0] == pytest.approx(nats, abs=1e-3)
+    streamed = sum(token.nats for token in model.score_stream(TEXT[at : at + 7] for at in range(0, len(TEXT), 7)))
+    assert streamed == pytest.approx(nats, abs=1e-3)
+    assert nats < sum(token.nats for token in plain.score(TEXT)) - 20
+    assert model.protocol(scores).endswith("state carried, adapting to what is read")
+    with pytest.raises(EnsueError, match="2 parts; a model that adapts reads a text in order"):
+        model.evaluate(tmp_path / "text.txt", parts=2)
+    assert all(map(torch.equal, plain.model.parameters(), before))
+
+
+def test_what_is_off_changes_no_bit() -> None:
+    plain = pipeline_of("words")
+    for off in ({}, {"cache": 9, "cache_weight": 0.0}, {"dynamic": 0.0, "dynamic_decay": 1.0}):
+        assert plain.with_adaptation(**off).score(TEXT) == plain.score(TEXT)
+
+
+def test_samples_go_on_from_what_was_learned() -> None:
+    """All of them from one reading of the prompt, and a beam search too."""
+    model = pipeline_of("characters").with_adaptation(cache=50, dynamic=1.0, dynamic_segment=8)
+    (alone,) = model.samples("The sea was calm.", 1, max_tokens=12, temperature=0)
+    assert model.samples("The sea was calm.", 3, max_tokens=12, temperature=0) == [alone] * 3
+    assert "".join(model.generate("The sea was calm.", max_tokens=12, temperature=0)) == alone
+    (found,) = model.search("The sea was calm.", beams=1, max_tokens=12)
+    assert found.text == alone
