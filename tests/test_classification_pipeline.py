@@ -135,7 +135,7 @@ def test_forgetting_words_changes_nothing(pipeline: ClassificationPipeline) -> N
 
 def test_a_stream_is_read_not_far_ahead(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = loaded(runs / "lstm")
-    monkeypatch.setattr(module, "WINDOW_TEXTS", 50)
+    monkeypatch.setattr(module, "CHUNK_TEXTS", 50)
     read_ahead, given = [], 0
 
     def stream() -> Iterator[Document]:
@@ -148,7 +148,7 @@ def test_a_stream_is_read_not_far_ahead(runs: Path, monkeypatch: pytest.MonkeyPa
         assert answer.document.texts[0].startswith(POOL[answered % len(POOL)])
         read_ahead.append(given - answered)
     assert (len(read_ahead), max(read_ahead)) == (600, 50)
-    monkeypatch.setattr(module, "WINDOW_WORDS", 20)
+    monkeypatch.setattr(module, "CHUNK_WORDS", 20)
     given, read_ahead = 0, []
     read_ahead = [given - answered for answered, _ in enumerate(pipeline.classify(stream()))]
     assert max(read_ahead) == 10

@@ -166,12 +166,12 @@ def test_a_stream_of_any_length_is_read_not_far_ahead(runs: Path) -> None:
         assert answer.sentence.words[1] == POOL[answered % len(POOL)]
         assert answer.labels == expected[answer.sentence.words[1]]
     assert len(held) == 50_000
-    assert max(held) <= module.WINDOW_WORDS // 3 + 2
+    assert max(held) <= module.CHUNK_WORDS // 3 + 2
     assert len(pipeline.reader.memory.table.vectors) <= len(POOL) + 1
 
 
 def test_sentences_without_words_do_not_pile_up(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WINDOW_WORDS", 100)
+    monkeypatch.setattr(module, "CHUNK_WORDS", 100)
     pipeline = loaded(runs / "plain")
     read = 0
 

@@ -69,7 +69,7 @@ def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, mo
     sources = some_sources()
     together = pipeline.predict(sources)
     assert [output.text for output in together] == [pipeline.predict([source])[0].text for source in sources]
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.WINDOW", 7)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK", 7)
     assert [str(output) for output in pipeline.predict(sources[::-1])] == [str(output) for output in together[::-1]]
 
 

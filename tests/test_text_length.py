@@ -9,7 +9,7 @@ from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.contract.windows import MOST_ATTENDED
+from ensue.tasks.contract.chunks import MOST_ATTENDED
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.sequence_to_sequence import task as pair_length
 from training.tiny import run_tiny

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Ensue
-from ensue.tasks.contract.windows import Shard
+from ensue.tasks.contract.chunks import Shard
 from training.tiny_pairs import pairs
 from training.tiny_texts import columns, documents, quoted_csv, sentences, tsv
 
@@ -23,16 +23,16 @@ def assert_parts_are_the_whole(ensue: Ensue, *command: object) -> None:
 
 
 @pytest.fixture
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.classification.pipeline.WINDOW_TEXTS", 7)
-    monkeypatch.setattr("ensue.tasks.labeling.pipeline.WINDOW_WORDS", 20)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.classification.pipeline.CHUNK_TEXTS", 7)
+    monkeypatch.setattr("ensue.tasks.labeling.pipeline.CHUNK_WORDS", 20)
     monkeypatch.setattr("ensue.console.vectors.TOGETHER", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.WINDOW", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.writer.WINDOW", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.writer.CHUNK", 5)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_windows")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
 @pytest.mark.parametrize(
     ("run", "name", "content"),
@@ -53,7 +53,7 @@ def test_parts_of_labeled_files(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_windows")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("options", [["--n-best", 2], ["--json"]])
 def test_parts_of_sources(ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]) -> None:
     (tmp_path / "pairs.tsv").write_text(pairs(23, seed=3))
@@ -61,7 +61,7 @@ def test_parts_of_sources(ensue: Ensue, translators: Path, tmp_path: Path, optio
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_windows")
+@pytest.mark.usefixtures("small_chunks")
 def test_parts_of_vectors(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("salt oven\npiano\n\nnowhere\n" * 6)
     assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt")
@@ -74,7 +74,7 @@ def test_a_shard_that_is_none(refused: Refused, runs: Path, trained: Path) -> No
         expected = f'--shard takes i/N with i from 1 to N, such as 3/8; found "{shard}"'
         assert refused("predict", runs / "topics", data, "--shard", shard) == expected
     assert refused("predict", runs / "topics", "--shard", "1/2", stdin=b"a\n") == (
-        "--shard needs a file, whose windows are counted first; found stdin"
+        "--shard needs a file, whose chunks are counted first; found stdin"
     )
 
 

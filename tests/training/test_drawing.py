@@ -206,7 +206,7 @@ def test_other_mistakes_are_one_line(run: Path, tmp_path: Path, monkeypatch: pyt
     for name, call in (("draws", model.evaluate), ("samples", model.generate_into)):
         with pytest.raises(EnsueError, match=f"{name} is 0; expected a whole number from 1 to 100,000"):
             call(tmp_path / "a.png", **{name: 0})
-    monkeypatch.setattr("ensue.tasks.contract.windows.MOST_GENERATED", 3 * 30)
+    monkeypatch.setattr("ensue.tasks.contract.chunks.MOST_GENERATED", 3 * 30)
     assert model.paint(1).size == 3 * 30
     with pytest.raises(EnsueError, match="180 numbers in all; up to 90 are generated at once"):
         model.paint(2)

@@ -13,7 +13,7 @@ import ensue
 from ensue.cli.program import app
 from ensue.data.frames.writing import written
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
-from ensue.tasks.contract.windows import Shard
+from ensue.tasks.contract.chunks import Shard
 from ensue.tasks.frame_prediction.job import FramePredictionJob
 from ensue.tasks.frame_prediction.prediction import draw_series
 from training.resuming import assert_resumes

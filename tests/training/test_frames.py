@@ -20,7 +20,7 @@ from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn.draws import PartOfBatch, drawing_for
-from ensue.tasks.contract.windows import Shard
+from ensue.tasks.contract.chunks import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
 from training.tiny_frames import recipe

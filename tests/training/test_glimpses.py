@@ -16,7 +16,7 @@ from ensue.metrics.symbols import JudgedSymbols, score_symbols
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.windows import Shard
+from ensue.tasks.contract.chunks import Shard
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal

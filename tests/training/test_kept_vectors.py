@@ -32,7 +32,7 @@ def test_training_and_prediction_read_the_same(origin: Path, names: Path, tmp_pa
 
 
 def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_vectors, "WINDOW_WORDS", 4)
+    monkeypatch.setattr(kept_vectors, "CHUNK_WORDS", 4)
     (one,) = features(tagging(origin, features=of(origin, layers=[-1, 0]))).origins
     texts = texts_of(WORDS)
     words = Ragged(texts.words.ids, texts.starts)
@@ -74,7 +74,7 @@ def test_it_is_told_how_much_is_worked_out(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_vectors, "WINDOW_WORDS", 4)
+    monkeypatch.setattr(kept_vectors, "CHUNK_WORDS", 4)
     (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
     told: list[tuple[str, float]] = []
     for _ in range(2):  # the second time it is there

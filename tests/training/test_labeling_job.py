@@ -314,7 +314,7 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
         assert load(tmp_path / str(words)).evaluate(paths[1]).accuracy == outcome.test["accuracy"]
     pipeline = load(tmp_path / "20")
     whole = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]))]
-    monkeypatch.setattr("ensue.tasks.labeling.pipeline.WINDOW_WORDS", 3)
+    monkeypatch.setattr("ensue.tasks.labeling.pipeline.CHUNK_WORDS", 3)
     parts = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]), confidence=True)]
     assert parts == whole
     assert (

@@ -178,7 +178,7 @@ def predict(
     **search: Any,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
-    from ensue.tasks.contract.windows import Shard
+    from ensue.tasks.contract.chunks import Shard
 
     behind, path = behind_and_texts(path, more)
     pipeline = load_for(

@@ -43,7 +43,7 @@ def embed(
     pipeline = load_for("embed", run, device, threads, **given)
     from ensue.console.vectors import embedded, in_half, text_line
     from ensue.data.vector_files import json_line, write_vectors
-    from ensue.tasks.contract.windows import Shard
+    from ensue.tasks.contract.chunks import Shard
 
     texts = "-" if path is None else path
     rows = embedded(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)

@@ -16,7 +16,7 @@ from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines
 from ensue.data.vector_files import Row, Vector
 from ensue.errors import DataError
 from ensue.parsing import shown
-from ensue.tasks.contract.windows import WHOLE, Shard
+from ensue.tasks.contract.chunks import WHOLE, Shard
 from ensue.tasks.vectors.text_vectors import highest_cosines, near_duplicates
 
 TOGETHER = 1024
@@ -26,7 +26,7 @@ TOGETHER = 1024
 def embedded(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOLE, **options: Any) -> Iterator[Row]:
     """The lines of a file, a folder or a stream ("-": stdin) as texts with their vectors, in order."""
 
-    def windows() -> Iterator[list[str]]:
+    def chunks() -> Iterator[list[str]]:
         if is_stream(location):
             lines = stream_lines(location, encoding)
         else:
@@ -35,7 +35,7 @@ def embedded(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOL
         while part := list(islice(texts, 1 if is_typed(location) else TOGETHER)):
             yield part
 
-    for part in shard.items(windows):
+    for part in shard.items(chunks):
         yield from zip(part, pipeline.embed(part, **options), strict=True)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ensue.data.frames.series import Series
 from ensue.tasks.captioning.recipe import CaptioningRecipe
-from ensue.tasks.contract.windows import MOST_ATTENDED, check_read, most_read
+from ensue.tasks.contract.chunks import MOST_ATTENDED, check_read, most_read
 from ensue.tasks.frames.data import check_image
 
 LEAVE = "cut it, or leave it out"

@@ -24,7 +24,7 @@ from ensue.tasks.captioning.captioned import Captioned, captioned, check_caption
 from ensue.tasks.captioning.model import CaptionerParts
 from ensue.tasks.captioning.page import inspect_caption
 from ensue.tasks.captioning.recipe import CaptioningRecipe
-from ensue.tasks.contract.windows import WHOLE, Shard
+from ensue.tasks.contract.chunks import WHOLE, Shard
 from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.sequence_to_sequence.outputs import Output
 from ensue.tasks.sequence_to_sequence.task import Sources, most_written

@@ -23,7 +23,7 @@ from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.classification.series_page import inspect_series
 from ensue.tasks.classification.task import ClassifiedFrames, Judged, items_of, scores_of
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, frames_from, windowed
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, chunked, frames_from
 
 
 class ClassifiedSeries(Classified):
@@ -65,10 +65,10 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
 
     def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
         """The labels of a stream of series of any length, in order, in constant memory."""
-        for window in windowed(series):
-            rows = FrameRows.of([one.frames for one in window])
+        for chunk in chunked(series):
+            rows = FrameRows.of([one.frames for one in chunk])
             probabilities = ClassifiedFrames(rows, []).probabilities(self.model)
-            for one, shares in zip(window, probabilities, strict=True):
+            for one, shares in zip(chunk, probabilities, strict=True):
                 yield LabelsOfSeries(one, self.labels.chosen(shares, at_least=self.at_least), shares)
 
     def inspect(self, series: Any) -> Inspection:

@@ -39,8 +39,8 @@ from ensue.tasks.classification.texts import (
     describe_reading,
     document_source,
 )
+from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Classes
@@ -112,7 +112,7 @@ def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:
     return ansi(Console(highlight=False), line) + "\n"
 
 
-WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
+CHUNK_TEXTS, CHUNK_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
 
 
@@ -192,31 +192,31 @@ class ClassificationPipeline(Choosing, WordPipeline):
         Raises DataError for a document with the wrong number of texts.
         """
         return self._answered(
-            lambda: self._windows(documents),
+            lambda: self._chunks(documents),
             shard,
-            lambda window: [words for part in _texts_of(window) for words in part],
-            self._classify_window,
+            lambda chunk: [words for part in _texts_of(chunk) for words in part],
+            self._classify_chunk,
         )
 
-    def _windows(self, documents: Iterable[Document]) -> Iterator[list[ReadDocument]]:
+    def _chunks(self, documents: Iterable[Document]) -> Iterator[list[ReadDocument]]:
         reader = self.text_reader
         read = ((document, reader.read(document).words) for document in documents)
-        return windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS)
+        return chunks(read, _num_words, most_words=CHUNK_WORDS, most_items=CHUNK_TEXTS)
 
-    def _classify_window(
-        self, window: list[ReadDocument], forms: FormTable, numbers: Ragged
+    def _classify_chunk(
+        self, chunk: list[ReadDocument], forms: FormTable, numbers: Ragged
     ) -> Iterator[LabelsOfDocument]:
-        texts = _texts_of(window)
+        texts = _texts_of(chunk)
         probabilities = classify_words(
             self.model,
             [forms] * len(texts),
-            [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(len(texts))],
+            [numbers.slice(part * len(chunk), (part + 1) * len(chunk)) for part in range(len(texts))],
             list(map(self.contextual.computed, texts)),
             None if self.subwords is None else self.subwords.texts(*texts),
         )
         known = np.concatenate(([False], forms.keys.cpu().numpy()[numbers.values] >= 0)).cumsum()[numbers.starts]
         num_known = (known[1:] - known[:-1]).reshape(len(texts), -1).sum(0)
-        for (document, _), shares, count in zip(window, probabilities, num_known, strict=True):
+        for (document, _), shares, count in zip(chunk, probabilities, num_known, strict=True):
             yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares, bool(count))
 
     def source(
@@ -301,9 +301,9 @@ def _num_words(read: ReadDocument) -> int:
     return sum(map(len, read[1]))
 
 
-def _texts_of(window: list[ReadDocument]) -> list[list[list[str]]]:
+def _texts_of(chunk: list[ReadDocument]) -> list[list[list[str]]]:
     """The words of the first texts, and those of the second ones of pairs."""
-    return [[words[part] for _, words in window] for part in range(len(window[0][1]))]
+    return [[words[part] for _, words in chunk] for part in range(len(chunk[0][1]))]
 
 
 def _texts(text: object) -> tuple[str, ...]:

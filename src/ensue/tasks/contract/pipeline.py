@@ -20,10 +20,10 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog
+from ensue.tasks.contract.chunks import WHOLE, Shard
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.task import Scores
 from ensue.tasks.contract.token_scores import scores_json
-from ensue.tasks.contract.windows import WHOLE, Shard
 
 
 class Pipeline(Shown, ABC):

@@ -20,9 +20,9 @@ from ensue.models.modules import device_of
 from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import written_beside
+from ensue.tasks.contract.chunks import check_generated
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.task import NamedScores
-from ensue.tasks.contract.windows import check_generated
 from ensue.tasks.drawing.page import painting_sections, view_painting
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import Images, as_colors, binarized, images_of, noise_of, read_images, score_painter

@@ -25,6 +25,7 @@ from ensue.metrics.frames import FrameScores
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
 from ensue.runs.weights import written_beside
+from ensue.tasks.contract.chunks import WHOLE, Shard, check_generated, most_read
 from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
@@ -33,7 +34,6 @@ from ensue.tasks.contract.portable import (
     state_from,
     state_tensors,
 )
-from ensue.tasks.contract.windows import WHOLE, Shard, check_generated, most_read
 from ensue.tasks.frame_prediction.page import inspect_series
 from ensue.tasks.frame_prediction.prediction import (
     PICTURES,
@@ -45,7 +45,7 @@ from ensue.tasks.frame_prediction.prediction import (
     scores_of,
 )
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
-from ensue.tasks.frames.pipeline import FramesPipeline, PortableFrames, windowed
+from ensue.tasks.frames.pipeline import FramesPipeline, PortableFrames, chunked
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 
@@ -147,9 +147,9 @@ class FramePredictionPipeline(FramesPipeline):
 
     def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
         """The next frame behind each of a stream of series of any length, in order, in constant memory."""
-        for window in windowed(series):
-            means, deviations = next_moments(self.model, FrameRows.of([one.frames for one in window]))
-            for one, mean, deviation in zip(window, means, deviations, strict=True):
+        for chunk in chunked(series):
+            means, deviations = next_moments(self.model, FrameRows.of([one.frames for one in chunk]))
+            for one, mean, deviation in zip(chunk, means, deviations, strict=True):
                 yield NextFrame(one.name, mean, deviation)
 
     def inspect(self, series: Any) -> Inspection:
@@ -193,9 +193,9 @@ class FramePredictionPipeline(FramesPipeline):
         return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
 
     def _costs(self, series: Iterable[Series], *, draws: int = 1) -> Iterator[tuple[Series, SeriesNats]]:
-        for window in windowed(series):
+        for chunk in chunked(series):
             yield from zip(
-                window, nats_of(self.model, FrameRows.of([one.frames for one in window]), draws=draws), strict=True
+                chunk, nats_of(self.model, FrameRows.of([one.frames for one in chunk]), draws=draws), strict=True
             )
 
     def prediction_lines(

@@ -20,9 +20,9 @@ from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
 from ensue.models.frame_features import Frames
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.chunks import check_read, most_read
 from ensue.tasks.contract.data_set import DataSet, Split
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
-from ensue.tasks.contract.windows import check_read, most_read
 from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 

@@ -23,22 +23,22 @@ from ensue.errors import DataError, EnsueError
 from ensue.inspection.series import SeriesView
 from ensue.models.frame_features import Frames
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
-from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.frames.data import check_frames
 from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 
-WINDOW_FRAMES, WINDOW_SERIES = 262_144, 4_096
+CHUNK_FRAMES, CHUNK_SERIES = 262_144, 4_096
 """The most frames and series that are held and sorted by length."""
 NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
 GIVEN = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
 
-def windowed(series: Iterable[Series]) -> Iterator[list[Series]]:
+def chunked(series: Iterable[Series]) -> Iterator[list[Series]]:
     """A stream of series in lists, so that a file of any length is read in constant memory."""
-    return windows(series, lambda one: len(one.frames), most_words=WINDOW_FRAMES, most_items=WINDOW_SERIES)
+    return chunks(series, lambda one: len(one.frames), most_words=CHUNK_FRAMES, most_items=CHUNK_SERIES)
 
 
 class FramesPipeline(Predictor):
@@ -131,13 +131,13 @@ class FramesPipeline(Predictor):
             raise DataError("no series in it", location)
 
     def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
-        """The series of a part of a location for `ensue predict`, in whole windows. Raises EnsueError for stdin, which
+        """The series of a part of a location for `ensue predict`, in whole chunks. Raises EnsueError for stdin, which
         names no format.
         """
         if is_stream(location):
             raise EnsueError(NO_STREAM)
         whole = self.source(expanded(location), encoding=encoding)
-        return chain.from_iterable(shard.items(lambda: windowed(map(self._checked, whole))))
+        return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, whole))))
 
 
 class Answer(Protocol):

@@ -18,7 +18,7 @@ from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, chunked
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.tasks.glimpses.task import MEANS, PlaceDraws, caption_of, check_glimpsed, read_images
@@ -62,12 +62,12 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """A stream of images with what is read in them and, if asked for, the surprisal of their captions. Places are
         their means, unless there are `ways` by which they are drawn.
         """
-        for window in windowed(series):
-            captions = [caption_of(one, self.recipe) if with_captions else () for one in window]
-            rows = FrameRows.of([one.frames for one in window])
+        for chunk in chunked(series):
+            captions = [caption_of(one, self.recipe) if with_captions else () for one in chunk]
+            rows = FrameRows.of([one.frames for one in chunk])
             most = self.recipe.glimpses.most_symbols
             found = read_images(self.model, self.labels, rows, captions, most=most, ways=ways or MEANS)
-            for one, (image, nats) in zip(window, found, strict=True):
+            for one, (image, nats) in zip(chunk, found, strict=True):
                 shares = tuple(image.probabilities.tolist())
                 yield one, ReadSeries(one.name, image.symbols, shares, self._pixels(image.places)), nats
 

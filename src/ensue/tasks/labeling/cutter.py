@@ -17,9 +17,9 @@ from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
+from ensue.tasks.contract.chunks import WHOLE, Shard
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 

@@ -17,7 +17,7 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.tagger import Tagger
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, frames_from, windowed
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, chunked, frames_from
 from ensue.tasks.labeling.data import frame_labels
 from ensue.tasks.labeling.decoding import TaggedFrames
 from ensue.tasks.labeling.portable import tag_settings
@@ -79,10 +79,10 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
         """A stream of series of any length with their labels, in order, in constant memory."""
-        for window in windowed(series):
-            rows = FrameRows.of([one.frames for one in window])
+        for chunk in chunked(series):
+            rows = FrameRows.of([one.frames for one in chunk])
             paths, posteriors = TaggedFrames(rows).tagged(self.model, with_posteriors=confidence)
-            for number, (one, path) in enumerate(zip(window, paths, strict=True)):
+            for number, (one, path) in enumerate(zip(chunk, paths, strict=True)):
                 labels = self.labels.decode(path.tolist())
                 if not confidence:
                     yield one, TaggedSeries(one.name, tuple(labels))

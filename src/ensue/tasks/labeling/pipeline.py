@@ -26,8 +26,8 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
+from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.labeling.data import label_rows, read_passages
 from ensue.tasks.labeling.decoding import Passages, tag_texts
 from ensue.tasks.labeling.page import aligned, inspect_sentence
@@ -49,7 +49,7 @@ from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import new_value
 
-WINDOW_WORDS = 32_768
+CHUNK_WORDS = 32_768
 """The number of words that are held and sorted by length. A file of any length is read in constant memory."""
 
 
@@ -140,10 +140,10 @@ class LabelingPipeline(WordPipeline):
         The probabilities are those of these labels, or of the labels `of` a sentence.
         """
         return self._answered(
-            lambda: windows(read_passages(sentences, self.recipe), _num_words, most_words=WINDOW_WORDS),
+            lambda: chunks(read_passages(sentences, self.recipe), _num_words, most_words=CHUNK_WORDS),
             shard,
-            lambda window: [sentence.words for passage in window for sentence in passage],
-            lambda window, forms, words: self._label_window(window, forms, words, confidence, of),
+            lambda chunk: [sentence.words for passage in chunk for sentence in passage],
+            lambda chunk, forms, words: self._label_chunk(chunk, forms, words, confidence, of),
         )
 
     def candidates(
@@ -295,7 +295,7 @@ class LabelingPipeline(WordPipeline):
         found = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
         return found if answer.confidence is None else found.judged(answer.confidence)
 
-    def _label_window(
+    def _label_chunk(
         self,
         passages: list[list[Sentence]],
         forms: FormTable,
@@ -304,22 +304,22 @@ class LabelingPipeline(WordPipeline):
         of: Callable[[Sentence], Sequence[str]] | None,
     ) -> Iterator[LabelsOfSentence]:
         confidence = confidence or self.n_best > 0
-        window = [sentence for passage in passages for sentence in passage]
-        columns = self._columns(window, words)
+        chunk = [sentence for passage in passages for sentence in passage]
+        columns = self._columns(chunk, words)
         texts = [[w for part in together for w in part.words] for together in passages]
         contextual = self.contextual.computed(texts)
         subwords = None if self.subwords is None else self.subwords.texts(texts)
-        if len(window) == 1 and len(window[0].words):
+        if len(chunk) == 1 and len(chunk[0].words):
             emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
             path, posterior = self.model.head.one(emissions, with_posterior=confidence)
-            yield self._answer(window[0], path, posterior, of)
+            yield self._answer(chunk[0], path, posterior, of)
             return
         found = Passages(words, list(map(len, passages)))
         columns = [column.joined(found.firsts) for column in columns]
         paths, posteriors = tag_texts(
             self.model, forms, found, columns, contextual, subwords, with_posteriors=confidence
         )
-        for sentence, path, posterior in zip_longest(window, paths, posteriors):
+        for sentence, path, posterior in zip_longest(chunk, paths, posteriors):
             yield self._answer(sentence, path, posterior, of)
 
     def _answer(
@@ -358,12 +358,12 @@ class LabelingPipeline(WordPipeline):
         emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers], None, read)[0].cpu().numpy()
         return emissions
 
-    def _columns(self, window: list[Sentence], words: Ragged) -> list[Ragged]:
-        """The other columns of a window, in the order in which the model reads them."""
+    def _columns(self, chunk: list[Sentence], words: Ragged) -> list[Ragged]:
+        """The other columns of a chunk, in the order in which the model reads them."""
         found = []
         for name in self.reader.lexicon.columns:
             column = StringColumn()
-            for sentence in window:
+            for sentence in chunk:
                 if sentence.words and not sentence.columns:
                     raise sentence.error(f'the model also reads the column "{name}", which plain words do not have')
                 column.extend(sentence.column(name) if sentence.words else ())

@@ -24,8 +24,8 @@ from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.chunks import WHOLE, Shard, most_read
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.windows import WHOLE, Shard, most_read
 from ensue.tasks.sequence_to_sequence.glossary import text_ends
 from ensue.tasks.sequence_to_sequence.markup import Marked, by_position, cut, linked, units_of
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts

@@ -21,7 +21,7 @@ from ensue.tasks.contract.portable import (
     state_tensors,
 )
 from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS, SEARCH_TOKENS, most_rows
-from ensue.tasks.sequence_to_sequence.task import WINDOW, most_written
+from ensue.tasks.sequence_to_sequence.task import CHUNK, most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.words.contextual import ContextualFeatures
@@ -109,7 +109,7 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: PortableOrigins) -
         "most": min(search.max_tokens, most_written(writer.recipe.decoder) or search.max_tokens),
         **{name: getattr(search, field) for name, field in by_option_names(BeamSearch).items()},
         "forbidden": [phrase[0] for phrase in search.forbidden],
-        "window": WINDOW,
+        "window": CHUNK,
         "rows": most_rows(search),
         "tokens": SEARCH_TOKENS,
         "readers": [reading.settings for reading in origins.readings],

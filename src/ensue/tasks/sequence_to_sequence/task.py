@@ -19,8 +19,8 @@ from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
 from ensue.ranks import spread
+from ensue.tasks.contract.chunks import MOST_ATTENDED, check_read, chunks, most_read
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, NamedScores, on_device
-from ensue.tasks.contract.windows import MOST_ATTENDED, check_read, most_read, windows
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
@@ -31,7 +31,7 @@ SourceRows: TypeAlias = Ragged | FrameRows
 """Ids, or series of frames."""
 
 Item = TypeVar("Item")
-WINDOW = 1_024
+CHUNK = 1_024
 """Sources that are held and sorted by length."""
 
 
@@ -63,9 +63,9 @@ class Sources:
         return len(self.rows)
 
 
-def in_windows(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items in order, WINDOW together, so that a file of any length is read in constant memory."""
-    return windows(items, most_items=WINDOW)
+def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items in order, CHUNK together, so that a file of any length is read in constant memory."""
+    return chunks(items, most_items=CHUNK)
 
 
 MOST_READ = 250_000

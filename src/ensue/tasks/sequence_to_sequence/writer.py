@@ -25,12 +25,12 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.models.encoder_decoder import TextModel
 from ensue.notices import say_empty
+from ensue.tasks.contract.chunks import EVERY, WHOLE, Shard
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.contract.windows import EVERY, WHOLE, Shard
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.glossary import Demands, Glossary
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
-from ensue.tasks.sequence_to_sequence.task import WINDOW, Sources, in_windows
+from ensue.tasks.sequence_to_sequence.task import CHUNK, Sources, in_chunks
 from ensue.text.scripts import are_unsplit
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -134,13 +134,13 @@ class Writer(Predictor, Generic[ItemT]):
         return together
 
     def answers(self, items: Iterable[ItemT], chosen: range | None = None) -> Iterator[tuple[ItemT, Output]]:
-        """Each source with the output for it, in order, in constant memory; or those of some windows."""
+        """Each source with the output for it, in order, in constant memory; or those of some chunks."""
         wanted = EVERY if chosen is None else chosen
-        for place, window in enumerate(in_windows(items)):
+        for place, chunk in enumerate(in_chunks(items)):
             if place >= wanted.stop:
                 return
             if place >= wanted.start:
-                yield from zip(window, self.written(window), strict=True)
+                yield from zip(chunk, self.written(chunk), strict=True)
 
     def written(self, items: Sequence[ItemT]) -> list[Output]:
         """The outputs for some sources."""
@@ -204,12 +204,12 @@ class Writer(Predictor, Generic[ItemT]):
 
     def surprisal(self, items: Iterable[ItemT]) -> Iterator[tuple[ItemT, str, float, int]]:
         """Each source and each of its targets with the surprisal in nats and the number of tokens; in order."""
-        for window in in_windows((item, target) for item in items for target in item.targets):
-            sources, written = self.encoded(window)
-            nats = np.zeros(len(window))
+        for chunk in in_chunks((item, target) for item in items for target in item.targets):
+            sources, written = self.encoded(chunk)
+            nats = np.zeros(len(chunk))
             for rows, found in mean_surprisals(self.models, sources, written, begin_id=self.target.begin_id):
                 nats[rows] = found.double().sum(1).cpu().numpy()
-            for (item, target), total, tokens in zip(window, nats, written.lengths, strict=True):
+            for (item, target), total, tokens in zip(chunk, nats, written.lengths, strict=True):
                 yield item, target, float(total), int(tokens)
 
     def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
@@ -277,9 +277,9 @@ def output_lines(
     """A line for each source, in order: its output, or with `n_best` above 1 a line for each output: the number of the
     source, the score, the text; with an `aligner` a JSON object. Sources that are `typed` are answered one by one.
     """
-    windows = ([pair] for pair in source) if typed else [source]
-    chosen = shard.windows(lambda: in_windows(source))
-    n_best, number = writer.search.n_best, chosen.start * WINDOW
+    chunks = ([pair] for pair in source) if typed else [source]
+    chosen = shard.chunks(lambda: in_chunks(source))
+    n_best, number = writer.search.n_best, chosen.start * CHUNK
     num_empty = 0
 
     def read(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -288,8 +288,8 @@ def output_lines(
             num_empty += not any(map(str.strip, pair.sources))
             yield pair
 
-    for window in windows:
-        answers = writer.answers(read(window), chosen)
+    for chunk in chunks:
+        answers = writer.answers(read(chunk), chosen)
         if aligner is not None:
             found = outputs_json(answers, aligner, n_best=n_best)
             yield from (json.dumps(content, ensure_ascii=False) + "\n" for content in found)

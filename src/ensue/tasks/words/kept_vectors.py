@@ -22,12 +22,12 @@ from ensue.cache import bound, put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Ragged
 from ensue.errors import DataError
+from ensue.tasks.contract.chunks import chunks
 from ensue.tasks.contract.task import WHOLE, Cut
-from ensue.tasks.contract.windows import windows
 
 FORMAT = 1
 """Raise it when the vectors of a model change though its files do not."""
-WINDOW_WORDS = 8_192
+CHUNK_WORDS = 8_192
 """The most words whose vectors are worked out at once."""
 
 Halves = NDArray[np.float16]
@@ -88,10 +88,10 @@ def kept_vectors(
             np.lib.format.write_array_header_1_0(stream, {"descr": "<f2", "fortran_order": False, "shape": whole})
             stream.write(np.zeros(shape, "<f2").tobytes())
             done = 0
-            for window in windows(texts, len, most_words=WINDOW_WORDS):
-                for vectors in find(window):
+            for chunk in chunks(texts, len, most_words=CHUNK_WORDS):
+                for vectors in find(chunk):
                     stream.write(vectors.astype("<f2").tobytes())
-                done += sum(map(len, window))
+                done += sum(map(len, chunk))
                 told(done / max(1, count))
 
     file = _opened(cache_directory() / name, whole)

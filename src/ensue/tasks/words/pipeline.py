@@ -25,8 +25,8 @@ from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.chunks import Shard
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.contract.windows import Shard
 from ensue.tasks.words.choice import Candidate, drawn, text_vectors
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.model import WordParts
@@ -99,21 +99,21 @@ class WordPipeline(Predictor):
 
     def _answered(
         self,
-        windows: Callable[[], Iterator[T]],
+        chunks: Callable[[], Iterator[T]],
         shard: Shard,
         words_of: Callable[[T], list[Sequence[str]]],
         answers: Callable[[T, FormTable, Ragged], Iterator[AnswerT]],
     ) -> Iterator[AnswerT]:
-        """The answers to the texts of a part of the windows. Words are worked out where they come first, so every part
+        """The answers to the texts of a part of the chunks. Words are worked out where they come first, so every part
         reads them with the same others.
         """
-        chosen = shard.windows(windows)
-        for place, window in enumerate(windows()):
+        chosen = shard.chunks(chunks)
+        for place, chunk in enumerate(chunks()):
             if place >= chosen.stop:
                 return
-            forms, numbers = self.reader.read(words_of(window))
+            forms, numbers = self.reader.read(words_of(chunk))
             if place >= chosen.start:
-                yield from answers(window, forms, numbers)
+                yield from answers(chunk, forms, numbers)
 
     @abstractmethod
     def candidates(

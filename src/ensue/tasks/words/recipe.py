@@ -9,7 +9,7 @@ from pydantic import model_validator
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.models.word_specification import FeatureSpecification
 from ensue.recipe.tables import Recipe, Rows, TrainRecipe, TuningRecipe
-from ensue.tasks.contract.windows import check_read, most_read
+from ensue.tasks.contract.chunks import check_read, most_read
 
 Splitter = Literal["whitespace", "simple", "treebank", "treebank-1", "characters"]
 

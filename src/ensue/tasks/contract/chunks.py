@@ -1,4 +1,4 @@
-"""How much is read at once: the longest text or series that a model reads whole, and windows over a stream of texts.
+"""How much is read at once: the longest text or series that a model reads whole, and chunks of a stream of texts.
 
 So a file of any length is read in constant memory. Many processes or machines can work on shards of it.
 """
@@ -60,10 +60,10 @@ def check_read(
 Item = TypeVar("Item")
 MOST = 1_000_000
 EVERY = range(1 << 62)
-"""The windows of a whole."""
+"""The chunks of a whole."""
 
 
-def windows(
+def chunks(
     items: Iterable[Item],
     num_words: Callable[[Item], int] = lambda item: 0,
     *,
@@ -71,22 +71,22 @@ def windows(
     most_items: int | None = None,
 ) -> Iterator[list[Item]]:
     """The items in order, in lists. A list ends with the item that brings it to `most_words` words or `most_items`."""
-    window: list[Item] = []
+    chunk: list[Item] = []
     words = 0
     for item in items:
-        window.append(item)
+        chunk.append(item)
         words += num_words(item)
-        if words >= most_words or len(window) == most_items:
-            yield window
-            window, words = [], 0
-    if window:
-        yield window
+        if words >= most_words or len(chunk) == most_items:
+            yield chunk
+            chunk, words = [], 0
+    if chunk:
+        yield chunk
 
 
 @dataclass(frozen=True)
 class Shard:
     """Part `number` (from 1) of `count` parts. What all parts say, in their order, is what the whole says, byte for
-    byte: a part consists of whole windows, and what is computed in a window does not depend on where it is computed.
+    byte: a part consists of whole chunks, and what is computed in a chunk does not depend on where it is computed.
     """
 
     number: int = 1
@@ -102,7 +102,7 @@ class Shard:
         if not 1 <= shard.number <= shard.count <= MOST:
             raise EnsueError(f'--shard takes i/N with i from 1 to N, such as 3/8; found "{text}"')
         if is_stream(location):
-            raise EnsueError(f"--shard needs a file, whose windows are counted first; found {stream_name(location)}")
+            raise EnsueError(f"--shard needs a file, whose chunks are counted first; found {stream_name(location)}")
         return shard
 
     @property
@@ -110,16 +110,16 @@ class Shard:
         """Whether it is the last part, which also has what stands behind the last text."""
         return self.number == self.count
 
-    def windows(self, whole: Callable[[], Iterable[object]]) -> range:
-        """The numbers of its windows, from 0. Those of the whole are counted, unless it is the whole."""
+    def chunks(self, whole: Callable[[], Iterable[object]]) -> range:
+        """The numbers of its chunks, from 0. Those of the whole are counted, unless it is the whole."""
         if self.count == 1:
             return EVERY
         total = sum(1 for _ in whole())
         return range(total * (self.number - 1) // self.count, total * self.number // self.count)
 
     def items(self, whole: Callable[[], Iterable[Item]]) -> Iterator[Item]:
-        """Its items, where each item is a window."""
-        chosen = self.windows(whole)
+        """Its items, where each item is a chunk."""
+        chosen = self.chunks(whole)
         return islice(iter(whole()), chosen.start, None if self.is_last else chosen.stop)
 
 
