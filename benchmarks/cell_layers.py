@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from ensue.nn import (
     GRU,
+    LEM,
+    LRU,
     LSTM,
     QRNN,
+    SLSTM,
     Clockwork,
     CoupledLSTM,
     DepthGatedLSTM,
@@ -17,6 +20,7 @@ from ensue.nn import (
     LayerNormLSTM,
     MinGRU,
     MinLSTM,
+    MogrifierLSTM,
     PeepholeLSTM,
     ProjectedLSTM,
     SequenceLayer,
@@ -70,6 +74,21 @@ def clockwork(lengths: Sequence[int], d_in: int, d: int) -> int:
     return total
 
 
+def lru(lengths: Sequence[int], d_in: int, d: int) -> int:
+    """The maps of x to a complex state and to the output, that of the state, and two of the output."""
+    return sum(lengths) * (3 * d * d_in + 4 * d * d)
+
+
+def mogrifier(lengths: Sequence[int], d_in: int, d: int) -> int:
+    """An LSTM, and five maps between x and h."""
+    return sum(lengths) * (4 * d * (d_in + d) + 5 * d * d_in)
+
+
+def slstm(lengths: Sequence[int], d_in: int, d: int) -> int:
+    """Four gates, which read a fourth of h each."""
+    return sum(lengths) * (4 * d * d_in + d * d)
+
+
 full_elman = gates(1)
 
 GATED = {
@@ -83,6 +102,12 @@ GATED = {
     "projected": Cell(lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d), projected),
     "zoneout": Cell(lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.05, cell=0.5), gates(4)),
 }
+RECENT = {
+    "lru": Cell(LRU, lru),
+    "mogrifier": Cell(MogrifierLSTM, mogrifier),
+    "lem": Cell(LEM, gates(4)),
+    "slstm": Cell(SLSTM, slstm),
+}
 STACKS = {
     "depth-gated-2": Cell(lambda d_in, d: DepthGatedLSTM(d_in, d, num_layers=2), depth_gated),
     "grid-1": Cell(lambda d_in, d: GridLSTM(d_in, d, num_layers=1), grid(1)),
@@ -94,4 +119,4 @@ SCANS = {
     "minlstm": Cell(MinLSTM, of_inputs(3)),
     "qrnn": Cell(QRNN, of_inputs(6)),
 }
-CELLS = GATED | STACKS | SCANS
+CELLS = GATED | RECENT | STACKS | SCANS

@@ -1,6 +1,6 @@
 """Every recurrent cell beside torch.nn.LSTM: forward and backward of one layer, one thread, in turns in one process.
 
-    python benchmarks/cells.py [--tables cells stacks scans] [--cells NAME ...] [--shapes T,B,D_IN,D ...] [--seconds S]
+    python benchmarks/cells.py [--tables cells recent stacks scans] [--cells NAME ...] [--shapes T,B,D_IN,D ...]
 
 Timed are the outputs of a batch and the gradients by it and by all parameters; inference is the outputs under no_grad.
 What takes less than 10 ms is called again and again for that long in each of its turns, as training does. On a CPU the
@@ -29,7 +29,7 @@ import cell_memory
 import cell_picture
 import torch
 from cell_gate import Context, discrepancies
-from cell_layers import CELLS, GATED, SCANS, STACKS, Cell, full_elman, gates
+from cell_layers import CELLS, GATED, RECENT, SCANS, STACKS, Cell, full_elman, gates
 from machine import describe_machine
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -314,7 +314,7 @@ def read_shape(text: str) -> Shape:
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = ("cells", "stacks", "scans")
+    tables = ("cells", "recent", "stacks", "scans")
     parser.add_argument("--tables", nargs="+", choices=tables, help="default: all; with --ragged or plain: cells")
     parser.add_argument("--cells", nargs="+", choices=CELLS, metavar="NAME", help=f"of {', '.join(CELLS)}")
     parser.add_argument("--shapes", nargs="+", type=read_shape, metavar="T,B,D_IN,D", help="of all tables asked for")
@@ -345,12 +345,12 @@ def prepare(arguments: argparse.Namespace) -> Setting:
 def chosen(arguments: argparse.Namespace) -> dict[str, dict[str, Cell]]:
     """The cells of each table that is asked for."""
     narrow = arguments.ragged or arguments.execution == "plain"
-    tables = arguments.tables or (["cells"] if narrow else ["cells", "stacks", "scans"])
+    tables = arguments.tables or (["cells"] if narrow else ["cells", "recent", "stacks", "scans"])
     if arguments.memory:
         tables = arguments.tables or ["cells"]
     default = PLAIN_CELLS if arguments.execution == "plain" else CELLS
     names = arguments.cells or default
-    groups = {"cells": GATED, "stacks": STACKS, "scans": SCANS}
+    groups = {"cells": GATED, "recent": RECENT, "stacks": STACKS, "scans": SCANS}
     found = {table: {n: cell for n, cell in groups[table].items() if n in names} for table in tables}
     return {table: cells for table, cells in found.items() if cells}
 
@@ -360,8 +360,9 @@ def time_tables(arguments: argparse.Namespace, setting: Setting, tables: Mapping
     shapes = arguments.shapes or (CUDA_SHAPES if setting.device == "cuda" else CPU_SHAPES)
     for shape in shapes if "cells" in tables else ():
         ratios[shape] = cells_table(tables["cells"], shape, setting, TARGETS.get(shape))
-    for shape in shapes if "stacks" in tables else ():
-        cells_table(tables["stacks"], shape, setting, STACK_TARGET)
+    for table in ("recent", "stacks"):
+        for shape in shapes if table in tables else ():
+            cells_table(tables[table], shape, setting, STACK_TARGET)
     if "scans" in tables:
         scans_table(tables["scans"], arguments.shapes or SCAN_SHAPES, setting)
     if arguments.plot and ratios:

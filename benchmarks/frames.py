@@ -12,7 +12,8 @@ one thread. The test data are scored once.
 - next-gaussian, next-mixture, next-storn, next-vrnn: the next frame of the recordings of `digits`, in nats per frame
 - strips: one to five digits and their caption, by `read-glimpses` (`drawn_images.py` draws them)
 - mnist: the 10,000 images of MNIST's test part, 8,000 / 1,000 / 1,000 by order; 28 frames of 28
-- pixels-lstm, pixels-gru, pixels-mingru, pixels-clockwork: the same images pixel by pixel, 784 frames of 1
+- pixels-lstm, pixels-gru, pixels-mingru, pixels-clockwork, pixels-lru: the same images pixel by pixel, 784 frames of 1
+- permuted-lru: so, but the pixels of all images in one random order
 
 `linear` is the accuracy of logistic regression on the mean of a recording's log-mel features.
 """
@@ -42,7 +43,17 @@ NEXT = {
     "next-vrnn": ("vrnn",),
 }
 """The recipes of models of the next frame, and their settings."""
-PIXELS = {f"pixels-{kind}": kind for kind in ("lstm", "gru", "mingru", "clockwork")}
+PIXELS = {
+    **{
+        f"pixels-{kind}": (f'encoder={{kind="{kind}",d_model=128,dropout=0.1}}', "features.noise=0", "train.epochs=6")
+        for kind in ("lstm", "gru", "mingru", "clockwork")
+    },
+    **dict.fromkeys(("pixels-lru", "permuted-lru"), (
+        'encoder={kind="lru",d_model=96,num_layers=4,residual=true,dropout=0.1}', "directions.bidirectional=false",
+        "head.pooling=[\"mean\"]", "features.noise=0", "train.seconds=4500", "train.weight_decay=0.05",
+    )),
+}  # fmt: skip
+"""Images pixel by pixel, and the settings."""
 SPOKEN = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", *NEXT)
 NAMES = (*SPOKEN, "strips", "mnist", *PIXELS)
 OFFICIAL = 5
@@ -62,7 +73,7 @@ def trial_of(data: Path, name: str, folder: Path) -> Trial:
         return Trial("read-glimpses", *strips(data, folder))
     if name == "mnist" or name in PIXELS:
         images = mnist(data / "mnist_t10k", folder)
-        return Trial("classify-frames", *images) if name == "mnist" else pixels(images, folder, PIXELS[name])
+        return Trial("classify-frames", *images) if name == "mnist" else pixels(images, folder, name)
     train_files, test_files = divided(recordings(data, folder), name)
     if name.startswith("joined"):
         settings = ("head.kind=crf",) if name.endswith("crf") else ()
@@ -179,16 +190,16 @@ def mnist(source: Path, folder: Path) -> list[str]:
     return [str(folder / f"{part}-images-idx3-ubyte") for part in PARTS]
 
 
-def pixels(images: Sequence[str], folder: Path, kind: str) -> Trial:
-    """The images as series of pixels, for an encoder of that kind."""
-    paths = []
+def pixels(images: Sequence[str], folder: Path, name: str) -> Trial:
+    """The images as series of pixels; "permuted" ones all in one random order."""
+    kind, paths = name.partition("-")[0], []
+    order = np.random.default_rng(0).permutation(784) if kind == "permuted" else np.arange(784)
     for part, path in zip(PARTS, images, strict=True):
         series = list(FrameSource(path, SeriesOptions()))
-        paths.append(str(folder / f"pixels-{part}.npz"))
-        frames = np.stack([one.frames.reshape(-1, 1) for one in series])
+        paths.append(str(folder / f"{kind}-{part}.npz"))
+        frames = np.stack([one.frames.reshape(-1, 1)[order] for one in series])
         np.savez(paths[-1], frames=frames, labels=[one.labels[0] for one in series])
-    encoder = f'encoder={{kind="{kind}",d_model=128,dropout=0.1}}'
-    return Trial("classify-frames", *paths, (encoder, "features.noise=0", "train.epochs=6"))
+    return Trial("classify-frames", *paths, PIXELS[name])
 
 
 def main() -> None:

@@ -79,6 +79,21 @@ STEPS: dict[str, Step] = {
         F.gelu(a) + F.gelu(b, approximate="tanh") + F.silu(a) + F.leaky_relu(a, 0.2) + F.hardtanh(a) + F.softplus(x),
         F.softplus(a, beta=2, threshold=1) + a.clamp(-0.5, 0.5) + b.clamp(min=0.1) + x.clamp(max=0.1),
     ),
+    "heads": lambda p, x, a, b: (
+        a,
+        ((a @ p.W).unsqueeze(2) * torch.tanh(b).unsqueeze(1) * p.v.unsqueeze(1) + x.unsqueeze(1)).sum(2) * 0.1,
+        (torch.sigmoid(a).unsqueeze(2) * b.unsqueeze(1)).mean((1, 2), keepdim=True).flatten(1) + b,
+    ),
+    "a norm of each head": lambda p, x, a, b: (
+        a,
+        F.layer_norm(torch.cat((a, b), -1).view(len(x), 2, 5), (5,), p.v, p.u).flatten(1)[:, 2:7],
+        F.logsigmoid(b) + F.elu(a * 3) + x,
+    ),
+    "a matrix in parts": lambda p, x, a, b: (
+        a,
+        (a.unsqueeze(2) * b.unsqueeze(1))[:, 1:4].expand(-1, -1, -1).sum(1),
+        torch.cat((a.unsqueeze(2) * x.unsqueeze(1), b.unsqueeze(1)), 1).sum(1) * p.v,
+    ),
     "powers": lambda p, x, a, b: (
         a,
         (a * a + 1) ** 0.5 + (a * a + 1) ** -0.5 + a**2 + b**3 + 1 / (a * a + 1) + (b * b + 1).reciprocal() + x,

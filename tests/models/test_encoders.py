@@ -12,8 +12,12 @@ from ensue.models.encoders import build_encoder
 from ensue.models.specification import ENCODER_KINDS, EncoderSpecification
 from ensue.nn import (
     GRU,
+    LEM,
+    LRU,
     LSTM,
+    MLSTM,
     QRNN,
+    SLSTM,
     Bidirectional,
     Clockwork,
     CoupledLSTM,
@@ -24,6 +28,7 @@ from ensue.nn import (
     LayerNormLSTM,
     MinGRU,
     MinLSTM,
+    MogrifierLSTM,
     PeepholeLSTM,
     Pointwise,
     ProjectedLSTM,
@@ -55,6 +60,11 @@ CELLS = {
     "grid": GridLSTM,
     "mingru": MinGRU,
     "minlstm": MinLSTM,
+    "lru": LRU,
+    "mogrifier": MogrifierLSTM,
+    "lem": LEM,
+    "slstm": SLSTM,
+    "mlstm": MLSTM,
     "qrnn": QRNN,
 }
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]

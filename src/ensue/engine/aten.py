@@ -6,9 +6,11 @@ Operations that are written with others are composed here; what each pointwise o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ensue.engine.graph import Graph, Node
@@ -29,6 +31,15 @@ class Nodes(ABC):
     def node(self, value: Any) -> Node:
         """The node of a tensor, or of a number."""
 
+    def wide(self, value: Any, shape: Sequence[int]) -> Node:
+        """The node of a tensor that is broadcast to `shape`, whose first dimension is the rows."""
+        node = self.node(value)
+        sizes = [1] * (len(shape) - value.dim()) + list(value.shape) if isinstance(value, Tensor) else []
+        for place in range(len(sizes) - 1, 0, -1):
+            if sizes[place] != shape[place] and node.width > 1:
+                node = self.graph.spread(node, node.width * shape[place], prod(shape[place + 1 :]))
+        return node
+
     @abstractmethod
     def product(self, value: Any, matrix: Any) -> Node:
         """The node of `value @ matrix`."""
@@ -42,7 +53,7 @@ def _pointwise(op: str) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
         if any(value is not None for name, value in kwargs.items() if name != "alpha"):
             raise Untraceable(f"{op} with {', '.join(kwargs)}")
-        given = [nodes.node(arg) for arg in args]
+        given = _alike(nodes, args)
         if kwargs.get("alpha", 1) != 1:
             given[1] = given[1] * kwargs["alpha"]
         return nodes.graph.pointwise(op, *given)
@@ -50,11 +61,18 @@ def _pointwise(op: str) -> Handler:
     return handle
 
 
+def _alike(nodes: Nodes, args: Sequence[Any]) -> list[Node]:
+    """The nodes of arguments, broadcast to one shape."""
+    shape = torch.broadcast_shapes(*(arg.shape for arg in args if isinstance(arg, Tensor)))  # type: ignore[no-untyped-call]
+    return [nodes.wide(arg, shape) for arg in args]
+
+
 def _composed(compose: Callable[..., Node]) -> Handler:
     """Of an operation that is written with others; what is no tensor is handed on as it is."""
 
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
-        return compose(*(nodes.node(arg) if isinstance(arg, Tensor) else arg for arg in args), **kwargs)
+        alike = iter(_alike(nodes, [arg for arg in args if isinstance(arg, Tensor)]))
+        return compose(*(next(alike) if isinstance(arg, Tensor) else arg for arg in args), **kwargs)
 
     return handle
 
@@ -97,6 +115,15 @@ def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
     return _apply("where", _apply("gt", scaled, threshold), a, soft)
 
 
+def _log_sigmoid(a: Node) -> Node:
+    return _apply("minimum", a, 0.0) - _apply("log", _apply("exp", -_apply("abs", a)) + 1)
+
+
+def _elu(a: Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Node:
+    negative = (_apply("exp", _apply("minimum", a * input_scale, 0.0)) - 1) * (alpha * scale)
+    return _apply("where", _apply("gt", a, 0.0), a * scale, negative)
+
+
 def _gelu(a: Node, approximate: str = "none") -> Node:
     if approximate == "none":
         return a * 0.5 * (_apply("erf", a * 0.5**0.5) + 1)
@@ -115,45 +142,54 @@ def _product_and_bias(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     return nodes.product(value, matrix) + nodes.node(bias)
 
 
-def _last(dim: Any) -> None:
-    if dim not in (1, -1):
+def _inner(shape: Sequence[int], dim: int) -> int:
+    """The number of features inside of the first dimension of features, which `dim` has to be."""
+    if dim % len(shape) == 0:
         raise Untraceable("an operation across rows")
+    if dim % len(shape) != 1:
+        raise Untraceable("a part of another dimension than the first after the rows")
+    return prod(shape[2:])
 
 
 def _split(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
     value, sizes, *dim = args
-    _last(dim[0] if dim else kwargs.get("dim", 0))
-    node = nodes.node(value)
+    inner = _inner(value.shape, dim[0] if dim else kwargs.get("dim", 0))
+    node, length = nodes.node(value), value.shape[1]
     if isinstance(sizes, int):
-        sizes = [min(sizes, node.width - start) for start in range(0, node.width, sizes)]
-    return [nodes.graph.slice(node, sum(sizes[:k]), size) for k, size in enumerate(sizes)]
+        sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
+    return [nodes.graph.slice(node, sum(sizes[:k]) * inner, size * inner) for k, size in enumerate(sizes)]
 
 
 def _slice(nodes: Nodes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
     defaults: tuple[Any, ...] = (None, 0, None, None, 1)
     value, dim, start, stop, step = args + defaults[len(args) :]
     node = nodes.node(value)
-    start, stop, step = slice(start, stop, step).indices(nodes.rows if dim in (0, -2) else node.width)
-    if dim in (0, -2) and (start, stop) == (0, nodes.rows):
+    length = value.shape[dim]
+    start, stop, step = slice(start, stop, step).indices(length)
+    if (start, stop, step) == (0, length, 1):
         return node
-    _last(dim)
+    inner = _inner(value.shape, dim)
     if step != 1 or stop <= start:
         raise Untraceable("a slice with a step, or of nothing")
-    return nodes.graph.slice(node, start, stop - start)
+    return nodes.graph.slice(node, start * inner, (stop - start) * inner)
 
 
 def _cat(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     parts, *dim = args
-    _last(dim[0] if dim else kwargs.get("dim", 0))
+    _inner(parts[0].shape, dim[0] if dim else kwargs.get("dim", 0))
     return nodes.graph.cat(nodes.node(part) for part in parts)
 
 
 def _over_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: bool) -> Node:
     value, dims, *keep = args
-    if list(dims) not in ([1], [-1]) or not (keep and keep[0]):
+    node, places = nodes.node(value), sorted(dim % value.dim() for dim in dims or [0])
+    if 0 in places or (len(places) == value.dim() - 1 and not (keep and keep[0])):
         raise Untraceable("a sum that is not over features with keepdim=True")
-    node = nodes.node(value)
-    return nodes.graph.sum(node) * (1 / node.width if mean else 1.0)
+    width, shape = node.width, list(value.shape)
+    for place in places:
+        node = nodes.graph.sum(node, node.width // shape[place], prod(shape[place + 1 :]))
+        shape[place] = 1
+    return node * (node.width / width if mean else 1.0)
 
 
 def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
@@ -163,14 +199,21 @@ def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
     """
     value, shape, gain, bias, epsilon = args
     node = nodes.node(value)
-    if list(shape) != [node.width]:
-        raise Untraceable("a layer norm over some of the features")
-    mean = nodes.graph.sum(node) * (1 / node.width)
-    deviation = node - _apply("stop", mean)
-    variance = nodes.graph.sum(deviation * deviation) * (1 / node.width)
-    normal = (node - mean) * _apply("rsqrt", variance + epsilon)
-    normal = normal if gain is None else normal * nodes.node(gain)
-    return [normal if bias is None else normal + nodes.node(bias)]
+    if len(shape) != 1:
+        raise Untraceable("a layer norm over several dimensions")
+    size: int = shape[0]
+
+    def mean_of(part: Node) -> Node:
+        return nodes.graph.sum(part, node.width // size) * (1 / size)
+
+    def spread(part: Node) -> Node:
+        return part if part.width == 1 else nodes.graph.spread(part, node.width)
+
+    mean = mean_of(node)
+    deviation = node - spread(_apply("stop", mean))
+    normal = (node - spread(mean)) * spread(_apply("rsqrt", mean_of(deviation * deviation) + epsilon))
+    normal = normal if gain is None else normal * nodes.wide(gain, value.shape)
+    return [normal if bias is None else normal + nodes.wide(bias, value.shape)]
 
 
 def _same(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
@@ -181,10 +224,10 @@ def _same(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
 
 def _expand(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     value, sizes = args
-    node = nodes.node(value)
-    if len(sizes) != 2 or sizes[0] not in (nodes.rows, -1):
+    if sizes[0] not in (nodes.rows, -1) or len(sizes) != value.dim():
         raise Untraceable("a broadcast to another shape than (rows, features)")
-    return nodes.graph.broadcast(node, node.width if sizes[1] == -1 else sizes[1])
+    shape = [size if wanted == -1 else wanted for size, wanted in zip(value.shape, sizes, strict=True)]
+    return nodes.graph.broadcast(nodes.wide(value, shape), prod(shape[1:]))
 
 
 def _filled(value: float | None) -> Handler:
@@ -207,6 +250,7 @@ HANDLERS: dict[str, Handler] = {
     "sum": lambda nodes, args, kwargs: _over_features(nodes, args, kwargs, mean=False),
     "mean": lambda nodes, args, kwargs: _over_features(nodes, args, kwargs, mean=True),
     "native_layer_norm": _layer_norm,
+    **dict.fromkeys(("view", "_unsafe_view", "unsqueeze", "squeeze"), _same),
     "detach": _pointwise("stop"),
     "zeros_like": _filled(0.0),
     "ones_like": _filled(1.0),
@@ -220,6 +264,8 @@ HANDLERS: dict[str, Handler] = {
     "clamp_max": _composed(lambda a, upper: _clamp(a, None, upper)),
     "hardtanh": _composed(_hardtanh),
     "softplus": _composed(_softplus),
+    "log_sigmoid_forward": _composed(_log_sigmoid),
+    "elu": _composed(_elu),
     "gelu": _composed(_gelu),
     "silu": _composed(lambda a: a * _apply("sigmoid", a)),
     "leaky_relu": _composed(lambda a, slope=0.01: _apply("where", _apply("gt", a, 0.0), a, a * slope)),

@@ -11,6 +11,7 @@ once for all its sizes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ensue.engine.graph import Node
 from ensue.engine.operations import OPERATIONS
@@ -29,6 +30,7 @@ class Source:
         self.work = [array for array in schedule.arrays if array.name == "work"]
         self._row_names: dict[Node, str] = {}
         self._rows_of: dict[str, str] = {}
+        self._totals: dict[Node, str] = {}
         self._names = 0
         body = "\n".join(line for segment in schedule.segments for line in self._segment(segment))
         self.text = (
@@ -81,6 +83,8 @@ class Source:
         names[node] = self._new_name()
         view = self.schedule.view(node)
         assert view is not None, node
+        if node.op == "spread" and node not in self.schedule.views:
+            feature = self._divided(node, node.args[0].width, node.width)
         yield f"const real {names[node]} = {self._at(view, feature if node.width > 1 else '0')};"
 
     def _new_name(self) -> str:
@@ -102,7 +106,7 @@ class Source:
             kind = "int" if operation.is_condition else "real"
             yield f"const {kind} {names[node]} = {operation.c.format(*given)};"
         for node in loop.sums:
-            yield f"{self._row_names[node]} += {names.get(node.args[0]) or self._row_names[node.args[0]]};"
+            yield f"{self._totals[node]} += {names.get(node.args[0]) or self._row_names[node.args[0]]};"
         for node, view in loop.writes:
             yield self._write(view, feature, names.get(node) or self._row_names[node])
 
@@ -115,15 +119,46 @@ class Source:
             yield f"        {line}"
 
     def _loop(self, loop: Loop) -> Iterator[str]:
-        sums = []
+        """Over all features; where some are summed or repeated, block inside of block."""
+        sums = {node: self._new_name() for node in loop.sums if node.width == 1 or node.index == 1}
+        self._totals = {node: sums.get(node) or self._total(node) for node in loop.sums}
+        self._row_names |= {node: name for node, name in sums.items() if node.width == 1}
         for node in loop.sums:
-            self._row_names[node] = self._new_name()
-            sums.append(self._row_names[node])
-            yield f"        real {sums[-1]} = 0;"
-        yield "#pragma omp simd" + (f" reduction(+ : {', '.join(sums)})" if sums else "")
-        yield f"        for (int64_t j = 0; j < {self._size(loop.width)}; j++) {{"
+            if node not in sums:
+                first = self._at(self.schedule.views[node], "j")
+                yield f"        for (int64_t j = 0; j < {self._size(node.width)}; j++) {first} = 0;"
+        dividing = [*(n for n in loop.sums if n.width > 1), *(n for n in loop.arguments() if n.op == "spread")]
+        blocks = sorted(dividing[0].graph.blocks[loop.width] - {1, loop.width}, reverse=True) if dividing else []
+        for outside, block in pairwise([loop.width, *blocks, 1]):
+            for node, total in sums.items():
+                if node.args[0].width // node.width == outside:
+                    yield f"        real {total} = 0;"
+            if block == 1:
+                yield "#pragma omp simd" + (f" reduction(+ : {', '.join(sums.values())})" if sums else "")
+            name, number = self._block(block, loop.width), self._size(outside // block)
+            begin = "0" if outside == loop.width else f"{self._block(outside, loop.width)} * {number}"
+            yield f"        for (int64_t {name} = {begin}; {name} < {begin} + {number}; {name}++) {{"
         for line in self._statements(loop, {}, "j"):
             yield f"            {line}"
-        yield "        }"
+        for outside in [*blocks[::-1], loop.width]:
+            yield "        }"
+            for node, name in sums.items():
+                if node.width > 1 and node.args[0].width // node.width == outside:
+                    yield f"        {self._at(self.schedule.views[node], self._block(outside, loop.width))} = {name};"
         for node, view in loop.sums_written:
             yield f"        {self._write(view, '0', self._row_names[node])}"
+
+    def _total(self, node: Node) -> str:
+        """Where a sum is added up that has other features side by side."""
+        return self._at(self.schedule.views[node], self._divided(node, node.width, node.args[0].width))
+
+    def _divided(self, node: Node, few: int, many: int) -> str:
+        """The feature of a sum, or of what is spread, that belongs to feature j of the `many`."""
+        outer = self._block(node.index * (many // few), many)
+        if node.index == 1:
+            return outer
+        return f"{outer} * {self._size(node.index)} + j - {self._block(node.index, many)} * {self._size(node.index)}"
+
+    def _block(self, size: int, whole: int) -> str:
+        """The number of the block of this size in which feature j is."""
+        return "0" if size == whole else "j" if size == 1 else f"q{self._size(size)[2:-1]}"

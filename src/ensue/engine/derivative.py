@@ -45,13 +45,16 @@ def _sent_back(node: Node, error: Node) -> tuple[Node | None, ...]:
             starts = [sum(part.width for part in node.args[:k]) for k in range(len(node.args))]
             return tuple(graph.slice(error, start, part.width) for start, part in zip(starts, node.args, strict=True))
         case "sum":
-            return (graph.broadcast(error, node.args[0].width),)
+            return (graph.spread(error, node.args[0].width, node.index),)
         case "product":
             (arg,) = node.args
             if (arg.args[0] if arg.op == "slice" else arg).op == "input":
                 return (None,)
             return (graph.product(error, node.index, arg.width, transposed=True),)
-    parts = OPERATIONS[node.op].derivative(node, graph.broadcast(error, node.width))
+    if node.op == "spread":
+        parts: tuple[Node | None, ...] = (graph.sum(error, node.args[0].width, node.index),)
+    else:
+        parts = OPERATIONS[node.op].derivative(node, graph.broadcast(error, node.width))
     return tuple(
         graph.sum(part) if part is not None and arg.width < part.width else part
         for arg, part in zip(node.args, parts, strict=True)

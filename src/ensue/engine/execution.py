@@ -154,7 +154,7 @@ def _packed(
     with _without_autocast(x):
         packed, *finals = run(runner, state, packing)
         after = iter(map(packing.unsorted, finals))
-        return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
+        return packing.unpacked(packed), map_state(lambda leaf: next(after).view_as(leaf), state)
 
 
 def _is_compiled(runner: Runner | str | None) -> bool:
@@ -226,7 +226,7 @@ def _before(
     layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, kept: PackedWeights | None = None
 ) -> list[Tensor]:
     """The arrays that the passes read, computed by torch from parameters, x and the state."""
-    before = [packing.sorted(leaf).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]
+    before = [packing.sorted(leaf).flatten(1).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]
     packed = packing.packed(x).to(runner.dtype).resolve_neg()
     weights = _weights(layer, runner) if kept is None else kept.weights
     return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *weights]

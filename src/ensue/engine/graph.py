@@ -2,9 +2,13 @@
 
 Leaves are what a step is given: `input` (of this position), `state` (from the position before), `vector` (the same for
 all rows: a parameter) and `constant`; in a backward pass also `error`, what arrives from outside. In between stand the
-pointwise operations of `operations.py`, whose arguments have the width of their result or width 1, and four that are
-not pointwise: `slice` and `cat` of features, `sum` over features, and `product` with a matrix (`product_t`: with its
-transpose).
+pointwise operations of `operations.py`, whose arguments have the width of their result or width 1, and five that are
+not pointwise: `slice` and `cat` of features, `sum` over features, `spread`, which repeats features, and `product` with
+a matrix (`product_t`: with its transpose).
+
+Features in several dimensions (heads, matrices) stand one after another, the last dimension innermost. A sum over one
+of them has for each feature (o, i) the total of the features (o, c, i); `number` is how many i there are. A spread is
+the other way round: its features (o, c, i) are the feature (o, i).
 
 A graph never holds the same value twice: nodes that are written alike are one node.
 """
@@ -13,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 LEAVES = frozenset({"input", "state", "vector", "constant", "error"})
 PRODUCTS = frozenset({"product", "product_t"})
-NOT_POINTWISE = LEAVES | PRODUCTS | {"slice", "cat", "sum"}
+NOT_POINTWISE = LEAVES | PRODUCTS | {"slice", "cat", "sum", "spread"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +33,8 @@ class Node:
     args: tuple[Node, ...] = field(repr=False)
     width: int
     number: float
-    """Which input, state, vector, error or matrix; the value of a constant; where a slice begins."""
+    """Which input, state, vector, error or matrix; the value of a constant; where a slice begins; how many features of
+    a sum or spread lie side by side."""
     order: int
     """Place in the graph: arguments come before what is made of them."""
 
@@ -63,6 +69,8 @@ class Graph:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[int, ...], int, float], Node] = {}
+        self.blocks: dict[int, set[int]] = {}
+        """The blocks of features into which sums and spreads divide each width; each divides the next."""
 
     def node(self, op: str, args: Iterable[Node] = (), *, width: int, number: float = 0) -> Node:
         """The node of an operation on `args`, made or known; the fields are those of `Node`."""
@@ -93,7 +101,9 @@ class Graph:
             return self.constant(node.number, width)
         if node.op == "cat":
             return self._slice_of_cat(node, start, width)
-        if node.op not in NOT_POINTWISE:
+        if node.op == "spread":
+            node = self._of_rows(node)
+        elif node.op not in NOT_POINTWISE:
             parts = [arg if arg.width == 1 else self.slice(arg, start, width) for arg in node.args]
             return self.broadcast(self.pointwise(node.op, *parts), width)
         return self.node("slice", [node], width=width, number=start)
@@ -119,11 +129,32 @@ class Graph:
             width=sum(part.width for part in parts),
         )
 
-    def sum(self, node: Node) -> Node:
-        """Over the features of a row; width 1."""
+    def sum(self, node: Node, width: int = 1, inner: int = 1) -> Node:
+        """Over one dimension of the features, inside of which there are `inner` others; over all, for a width of 1."""
         if node.op == "constant":
-            return self.constant(node.number * node.width)
-        return node if node.width == 1 else self.node("sum", [node], width=1)
+            return self.constant(node.number * node.width / width, width)
+        if node.width == width:
+            return node
+        self._divide(node.width, inner, node.width // width)
+        return self.node("sum", [node], width=width, number=inner)
+
+    def spread(self, node: Node, width: int, inner: int = 1) -> Node:
+        """Along one dimension of the features, inside of which there are `inner` others."""
+        if node.width in (1, width) or node.op == "constant":
+            return self.broadcast(node, width)
+        if node.op == "spread":
+            (few,) = node.args
+            if inner * few.width == node.index * node.width:  # along the next dimension, too
+                return self.spread(few, width, node.index)
+            node = self._of_rows(node)
+        self._divide(width, inner, width // node.width)
+        return self.node("spread", [node], width=width, number=inner)
+
+    def _divide(self, width: int, inner: int, count: int) -> None:
+        blocks = sorted({*self.blocks.get(width, ()), inner, inner * count, 1, width})
+        if any(large % small for small, large in pairwise(blocks)):
+            raise ValueError("features that are divided in two ways")
+        self.blocks[width] = set(blocks)
 
     def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
         """`node` times the matrix of this number, or times its transpose; `width` is that of the result."""
@@ -133,12 +164,18 @@ class Graph:
         return self.node(op, [self._of_rows(node)], width=width, number=matrix)
 
     def _of_rows(self, node: Node) -> Node:
-        """`node`, or where it is the same for all rows a copy for each."""
+        """`node`, or a copy for each row where it is the same for all, or stands in no array by itself."""
         leaves = {part.op for part in reachable([node]) if not part.args}
-        return node if leaves - {"vector", "constant"} else self.node("copy", [node], width=node.width)
+        return (
+            node
+            if leaves - {"vector", "constant"} and node.op != "spread"
+            else self.node("copy", [node], width=node.width)
+        )
 
     def broadcast(self, node: Node, width: int) -> Node:
-        """`node` at `width`, which it has already unless it is one number for each row."""
+        """`node` at `width`, which it has already unless it is one number for each row, or a constant."""
+        if node.op == "constant":
+            return self.constant(node.number, width)
         return node if node.width == width else self.pointwise("add", self.constant(0, width), node)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ensue.engine.program import MOST_KEPT, Array, Program, View
-from ensue.engine.schedule import Loop, Schedule, schedule
+from ensue.engine.schedule import Loop, Schedule, is_stored, schedule
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def _events(plan: Schedule) -> Iterator[Event]:
         for product in segment.products:
             yield Event([product.factor], [product.result], is_loop=False)
         for loops in segment.levels:
-            for loop in loops.values():
+            for loop in loops.values():  # sums of several features begin with zeros, before anything is read
+                yield Event([], [plan.views[node] for node in loop.sums if is_stored(node)], is_loop=False)
                 yield Event(
                     list(_read(loop, plan)), [view for _, view in (*loop.writes, *loop.sums_written)], is_loop=True
                 )

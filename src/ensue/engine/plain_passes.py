@@ -113,7 +113,16 @@ class _ValuesAt:
         value = self._wide(node.args[0])
         if node.op == "slice":
             return value[:, node.index : node.index + node.width]
-        if node.op == "sum":
-            return value.sum(1, keepdim=True)
+        if node.op in ("sum", "spread"):
+            return _summed(value, node) if node.op == "sum" else _spread(value, node)
         matrix = self.matrices[node.index]
         return value @ (matrix.t() if node.op == "product_t" else matrix)
+
+
+def _summed(value: Tensor, node: Node) -> Tensor:
+    return value.reshape(len(value), -1, value.shape[1] // node.width, node.index).sum(2).flatten(1)
+
+
+def _spread(value: Tensor, node: Node) -> Tensor:
+    few = value.reshape(len(value), -1, 1, node.index)
+    return few.expand(-1, -1, node.width // value.shape[1], -1).flatten(1)

@@ -237,7 +237,7 @@ def _missing(node: Node, there: set[Node], known: dict[Node, frozenset[Node]]) -
         known[node] = itself = frozenset({node})
         if node.op not in ("product", "sum"):
             parts = itself.union(*(_missing(arg, there, known) for arg in node.args)) - itself
-            numbers = sum(part.width for part in parts if part.op != "sum")
+            numbers = sum(part.width for part in parts if part.op != "sum" or part.width > 1)
             is_condition = node.op in OPERATIONS and OPERATIONS[node.op].is_condition
             if numbers < node.width + (node.op not in COSTLY) or is_condition or node.op == "cat":
                 known[node] = parts

@@ -1,8 +1,8 @@
 """The order in which a pass computes one position: products over all rows, and between them loops over features.
 
-A loop computes all values of one level. A value that needs all features of another (a product, a sum, a slice, a `cat`)
-is on a later level. Products are over all rows, so they divide the levels into segments. Within a segment, each row
-goes through all levels before the next row does, while it is in the cache.
+A loop computes all values of one level. A value that needs other features than its own (a product, a sum, a slice, a
+`cat`, a spread) is on a later level. Products are over all rows, so they divide the levels into segments. Within a
+segment, each row goes through all levels before the next row does, while it is in the cache.
 
 A cheap value (a sum of two values that are in arrays) is computed again in every loop of its segment that reads it,
 since that costs less than to write it and to read it.
@@ -11,6 +11,7 @@ since that costs less than to write it and to read it.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ensue.engine.graph import PRODUCTS, Node, reachable
@@ -45,8 +46,8 @@ class Loop:
         return found | {node for node, _ in self.writes}
 
     def wants(self, node: Node) -> bool:
-        """Whether a node, or a slice of it, is read here."""
-        return any(arg == node or (arg.op == "slice" and arg.args[0] == node) for arg in self.arguments())
+        """Whether a node, or a slice or spread of it, is read here."""
+        return any(part == node for arg in self.arguments() for part in parts_of(arg))
 
 
 @dataclass
@@ -68,10 +69,24 @@ class Schedule:
 
     def view(self, node: Node) -> View | None:
         """Where to read a value that the loop has not at hand; None of constants, and of numbers known to the row."""
-        if node in self.views or node.op != "slice":
+        if node in self.views or node.op not in ("slice", "spread"):
             return self.views.get(node)
         whole = self.view(node.args[0])
+        if node.op == "spread":
+            return whole
         return None if whole is None else View(whole.array, whole.start + node.index, node.width)
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """A node, and what it is a slice or spread of."""
+    yield node
+    if node.op in ("slice", "spread"):
+        yield from parts_of(node.args[0])
+
+
+def is_stored(node: Node) -> bool:
+    """Whether a node always stands in an array: a product, or a sum for each of several features."""
+    return node.op in PRODUCTS or (node.op == "sum" and node.width > 1)
 
 
 def schedule(work: Pass) -> Schedule:
@@ -110,32 +125,32 @@ class _Scheduler:
 
     def _stands(self, node: Node) -> bool:
         """Whether a node stands in an array by itself, and keeps doing so."""
-        if node.op == "slice":
+        if node.op in ("slice", "spread"):
             (whole,) = node.args
             is_overwritten = whole in self.views and self.views[whole].array.name == "error state"
             return not is_overwritten and self._stands(whole)
-        return node in self.views or node.op in PRODUCTS or node.op == "constant"
+        return node in self.views or is_stored(node) or node.op == "constant"
 
     def _level(self, node: Node) -> int:
         return self.levels.get(node, 0)
 
     def _find_level(self, node: Node) -> int:
         """Where a node can be used first."""
-        if node.op in PRODUCTS or node.op == "slice":
+        if node.op in PRODUCTS or node.op in ("slice", "spread"):
             (arg,) = node.args
             return self._level(arg) + self._is_looped(arg)
         return max(map(self._level, node.args)) + (node.op in ("cat", "sum"))
 
     def _is_looped(self, node: Node) -> bool:
         """Whether a loop works the node out, so that it stands nowhere unless it is written."""
-        return node in self.levels and node.op not in PRODUCTS and node.op not in ("slice", "cat")
+        return node in self.levels and not is_stored(node) and node.op not in ("slice", "spread", "cat")
 
     def _set_views(self) -> None:
         for node in self.nodes:
             if node.op == "cat":
                 self._set_view_of_cat(node)
         for node in self.nodes:
-            if node.op in PRODUCTS:
+            if is_stored(node):
                 self.views[node] = self._view_of(node)
         for node in self.nodes:
             for arg in node.args:
@@ -165,7 +180,7 @@ class _Scheduler:
         return self.writes[node][-1]
 
     def _is_read_later(self, node: Node, reader: Node) -> bool:
-        if reader.op in PRODUCTS or reader.op == "slice":
+        if reader.op in PRODUCTS or reader.op in ("slice", "spread"):
             return True
         if reader.op in ("cat", "sum"):
             return False
@@ -230,9 +245,9 @@ class _Scheduler:
             elif self._is_looped(node) and node not in self.free:
                 _loop(loops[self._level(node)], node.width).nodes.append(node)
         for (node, view), level in when.items():
-            if node.op == "sum" and self._segment(node) != self.segment_of[level]:
+            if node.op == "sum" and node.width == 1 and self._segment(node) != self.segment_of[level]:
                 _loop(loops[level - 1], node.args[0].width).sums_written.append((node, view))
-            elif node.op not in PRODUCTS or view != self.views[node]:
+            elif not is_stored(node) or view != self.views[node]:
                 _loop(loops[level], node.width).writes.append((node, view))
         self._add_free(loops)
         return loops

@@ -23,6 +23,8 @@ from ensue.engine.snapshot import tensors_of
 from ensue.types import State, leaves, map_state
 
 Item = TypeVar("Item")
+FREE_OF_ROWS = frozenset({"expand", "view", "_unsafe_view"})
+"""Operations that name the number of rows only since they name every size."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def _traced(layer: Any) -> TracedStep:
     with torch.autocast(device, enabled=False):
         state = layer.init_state(rows)
     before = list(leaves(state))
-    if not before or any(not leaf.is_floating_point() or leaf.dim() != 2 for leaf in before):
+    if not before or any(not leaf.is_floating_point() or leaf.dim() < 2 for leaf in before):
         raise Untraceable("a state that is not of (rows, features) real numbers")
     before = [leaf.detach().clone() for leaf in before]  # apart, also where two leaves were one tensor
     x_t = reference.new_zeros(rows, layer.d_in)
@@ -125,7 +127,7 @@ def _traced(layer: Any) -> TracedStep:
 def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
     """One that no size of the layer equals, so that a size written into an operation is known for what it is."""
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
-    sizes |= {leaf.shape[-1] for leaf in leaves(layer.init_state(1))}  # type: ignore[operator]
+    sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}  # type: ignore[operator]
     return next(rows for rows in range(211, 10_000) if rows not in sizes)
 
 
@@ -162,8 +164,8 @@ class _Lowering(Nodes):
         self.fixed = set(self.parameters.values())
         self.nodes: dict[int, Node] = {id(x_t): self.graph.node("input", width=x_t.shape[1])}
         for number, leaf in enumerate(before):
-            self.nodes[id(leaf)] = self.graph.node("state", width=leaf.shape[1], number=number)
-        self.widths = [leaf.shape[1] for leaf in before]
+            self.nodes[id(leaf)] = self.graph.node("state", width=leaf[0].numel(), number=number)
+        self.shapes = [leaf.shape for leaf in before]
         self.constants: dict[int, Tensor] = {}
         self.once: list[Call] = []
         self.vectors: list[int] = []
@@ -185,7 +187,7 @@ class _Lowering(Nodes):
             raise Untraceable(f"{name}, which changes a tensor in place")
         if name == "_local_scalar_dense":
             raise Untraceable("a number read out of a tensor, on which its course may depend")
-        if name != "expand" and self.rows in _numbers((args, kwargs)):
+        if name not in FREE_OF_ROWS and self.rows in _numbers((args, kwargs)):
             raise Untraceable(f"{name} with the number of rows written into it")
         if any(id(tensor) in self.nodes for tensor in tensors):
             self._add_nodes(name, args, kwargs, results)
@@ -201,6 +203,8 @@ class _Lowering(Nodes):
             raise Untraceable(f"{name}, which the engine does not know")
         if any(result.is_floating_point() and result.dtype != self.dtype for result in results):
             raise Untraceable(f"{name} with numbers of another type than {self.dtype}")
+        if any(result.dim() < 2 or len(result) != self.rows for result in results if result.numel()):
+            raise Untraceable(f"{name}, whose result is not of (rows, features)")
         try:
             found = HANDLERS[name](self, args, kwargs)
         except (TypeError, ValueError) as reason:
@@ -215,8 +219,8 @@ class _Lowering(Nodes):
         key = id(value)
         if key in self.nodes:
             return self.nodes[key]
-        if value.numel() != max(value.shape, default=1) or value.dtype != self.dtype:
-            raise Untraceable(f"a parameter of shape {tuple(value.shape)} and type {value.dtype} outside a product")
+        if value.dtype != self.dtype:
+            raise Untraceable(f"a parameter of type {value.dtype} outside a product")
         return self.graph.node("vector", width=value.numel(), number=_placed(self.vectors, key))
 
     def product(self, value: Any, matrix: Any) -> Node:
@@ -234,20 +238,22 @@ class _Lowering(Nodes):
 
     def finished(self, y: Any, after: State, before: State) -> TracedStep:
         results = [y, *leaves(after)]
-        if len(results) != 1 + len(self.widths) or type(after) is not type(before):
+        if len(results) != 1 + len(self.shapes) or type(after) is not type(before):
             raise Untraceable("a state of another shape than the one before")
         for k, result in enumerate(results):
-            if not isinstance(result, Tensor) or result.dim() != 2 or len(result) != self.rows:
+            if not isinstance(result, Tensor) or result.dim() < 2 or len(result) != self.rows:
                 raise Untraceable("a result that is not of (rows, features)")
-            if k and result.shape[1] != self.widths[k - 1]:
+            if k and result.shape != self.shapes[k - 1]:
                 raise Untraceable("a state of another size than the one before")
+        if y.dim() != 2:
+            raise Untraceable("an output that is not of (rows, features)")
         output, *states = (self.node(result) for result in results)
         read = {part.key for call in self.once for part in _all_of(TensorKey, (call.args, call.kwargs))}
         read |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
         parameters = {name: key for name, key in self.parameters.items() if key in read}
         return TracedStep(
             self.graph, parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
-            self.widths,
+            [shape[1:].numel() for shape in self.shapes],
         )  # fmt: skip
 
 

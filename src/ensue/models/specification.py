@@ -82,8 +82,24 @@ class RecurrentEncoder(Encoder):
 class PlainEncoder(RecurrentEncoder):
     """Recurrent encoders without keys of their own."""
 
-    kind: Literal["mingru", "minlstm"]
-    cells = {"mingru": "MinGRU", "minlstm": "MinLSTM"}
+    kind: Literal["mingru", "minlstm", "lru", "mogrifier", "lem"]
+    cells = {"mingru": "MinGRU", "minlstm": "MinLSTM", "lru": "LRU", "mogrifier": "MogrifierLSTM", "lem": "LEM"}
+
+
+class HeadsEncoder(RecurrentEncoder):
+    """The keys of recurrent encoders with heads."""
+
+    kind: Literal["slstm", "mlstm"]
+    cells = {"slstm": "SLSTM", "mlstm": "MLSTM"}
+    own = ("num_heads",)
+    num_heads: Size = 4
+    """Heads of a layer, which share `d_model` evenly."""
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"has d_model {self.d_model}, which {self.num_heads} heads cannot share evenly")
+        return self
 
 
 class StackEncoder(RecurrentEncoder):
@@ -273,7 +289,7 @@ class NoEncoder(Table):
 
 _Cells = (
     ElmanEncoder | LSTMEncoder | ProjectedEncoder | GRUEncoder
-    | ClockworkEncoder | StackEncoder | PlainEncoder | QRNNEncoder
+    | ClockworkEncoder | StackEncoder | PlainEncoder | HeadsEncoder | QRNNEncoder
 )  # fmt: skip
 CellsSpecification = Annotated[_Cells, Field(discriminator="kind")]
 """Recurrent layers."""

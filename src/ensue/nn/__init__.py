@@ -47,13 +47,18 @@ from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
 from ensue.nn.recurrent.context import ContextState, FromContext, WithContext
 from ensue.nn.recurrent.elman import Elman, ElmanState
 from ensue.nn.recurrent.gru import GRU, GRUState
+from ensue.nn.recurrent.lem import LEM, LEMState
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
+from ensue.nn.recurrent.lru import LRU, LRUState
 from ensue.nn.recurrent.lstm import LSTM, LSTMState
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLSTM, GridLSTM
 from ensue.nn.recurrent.lstm_variants import CoupledLSTM, LayerNormLSTM, PeepholeLSTM, ProjectedLSTM, ProjectedLSTMState
 from ensue.nn.recurrent.minimal import MinGRU, MinLSTM
+from ensue.nn.recurrent.mlstm import MLSTM, MLSTMState
+from ensue.nn.recurrent.mogrifier import MogrifierLSTM
 from ensue.nn.recurrent.qrnn import QRNN, QRNNState
 from ensue.nn.recurrent.scan import scan
+from ensue.nn.recurrent.slstm import SLSTM, SLSTMState
 from ensue.nn.recurrent.variational import VariationalRecurrent, VariationalState
 from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.nn.taps import Tap, Taps, replace, tap_names, watch
@@ -61,8 +66,12 @@ from ensue.nn.window import Window, WindowState
 
 __all__ = [
     "GRU",
+    "LEM",
+    "LRU",
     "LSTM",
+    "MLSTM",
     "QRNN",
+    "SLSTM",
     "AdditiveAttention",
     "Alongside",
     "AttentionBefore",
@@ -102,6 +111,8 @@ __all__ = [
     "InputFeeding",
     "InputFeedingState",
     "KVState",
+    "LEMState",
+    "LRUState",
     "LSTMState",
     "LastPooling",
     "LayerNormLSTM",
@@ -110,12 +121,14 @@ __all__ = [
     "LinearChainCRF",
     "LinearRecurrence",
     "LinearState",
+    "MLSTMState",
     "MaxPooling",
     "MeanPooling",
     "MinGRU",
     "MinLSTM",
     "Mixture",
     "MixtureHead",
+    "MogrifierLSTM",
     "MultiHeadAttention",
     "MultiHeadCrossAttention",
     "Parallel",
@@ -135,6 +148,7 @@ __all__ = [
     "Recurrent",
     "Residual",
     "Rotary",
+    "SLSTMState",
     "ScalarMix",
     "SequenceLayer",
     "SinusoidalPositions",

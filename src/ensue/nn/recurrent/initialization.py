@@ -28,3 +28,10 @@ def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Param
     if forget is not None:
         bias[forget] = 1.0
     return nn.Parameter(bias.flatten())
+
+
+def heads_of(d_out: int, num_heads: int) -> int:
+    """The number of features of each head. Raises `ValueError` unless the heads share `d_out` evenly."""
+    if num_heads < 1 or d_out % num_heads:
+        raise ValueError(f"{num_heads} heads cannot share {d_out} features evenly")
+    return d_out // num_heads

@@ -50,6 +50,11 @@ def scan(
     expect("scan", "a", a, b.shape, b.dtype, like=b)
     expect("scan", "start", start, (b.shape[0], b.shape[2]), b.dtype, like=b)
     expect_mask("scan", mask, b)
+    return scan_any(a, b, start, mask)
+
+
+def scan_any(a: Tensor, b: Tensor, start: Tensor, mask: Tensor | None) -> Tensor:
+    """`scan` without its checks, of complex numbers too: a and h are conjugated in the gradient, as torch has it."""
     if mask is not None:
         a, b = torch.where(mask.unsqueeze(-1), a, 1.0), torch.where(mask.unsqueeze(-1), b, 0.0)
     h: Tensor = _Scan.apply(a, b, start)  # type: ignore[no-untyped-call]
@@ -82,10 +87,10 @@ def _backward(a: Tensor, start: Tensor, h: Tensor, dh: Tensor) -> tuple[Tensor, 
     if h.shape[1] == 0:
         return da, delta, torch.zeros_like(start)
     delta[:, -1] = dh[:, -1]
-    _execute(a[:, 1:], dh[:, :-1], delta[:, -1], delta[:, :-1], reverse=True)
-    torch.mul(delta[:, 0], start, out=da[:, 0])
-    torch.mul(delta[:, 1:], h[:, :-1], out=da[:, 1:])
-    return da, delta, a[:, 0] * delta[:, 0]
+    _execute(a[:, 1:].conj(), dh[:, :-1], delta[:, -1], delta[:, :-1], reverse=True)
+    torch.mul(delta[:, 0], start.conj(), out=da[:, 0])
+    torch.mul(delta[:, 1:], h[:, :-1].conj(), out=da[:, 1:])
+    return da, delta, a[:, 0].conj() * delta[:, 0]
 
 
 def _execute(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) -> None:

@@ -1,0 +1,69 @@
+"""The sLSTM of the xLSTM: scalar cells with an exponential input gate."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from ensue.nn.layer import Recurrent
+from ensue.nn.recurrent.initialization import gate_bias, heads_of, hidden_weight, input_weight
+from ensue.nn.taps import Tap, Taps
+from ensue.types import Memory, State
+
+
+class SLSTMState(NamedTuple):
+    """The hidden state h, which is the output, the cell c, its normalizer n, and the stabilizer m."""
+
+    h: Float[Tensor, "B d"]
+    c: Float[Tensor, "B d"]
+    n: Float[Tensor, "B d"]
+    m: Float[Tensor, "B d"]
+
+
+class SLSTM(Recurrent):
+    """The LSTM with scalar memory of the xLSTM (Beck et al. 2024, eqs. 8 to 17):
+
+        z = tanh(W_z x + U_z h + b_z)       i = exp(W_i x + U_i h + b_i)
+        f = σ(W_f x + U_f h + b_f)          o = σ(W_o x + U_o h + b_o)
+        c' = f ⊙ c + i ⊙ z                  n' = f ⊙ n + i             h' = o ⊙ c' / n'
+
+    Stabilized: m' = max(log f + m, log i); c and n are kept divided by e^m, so f is replaced by exp(log f + m - m') and
+    i by exp(log i - m'). h' stays the same. U has a block on the diagonal for each head: `weight_hidden`
+    (4 d, d / num_heads) stacks heads, and for each head i, f, z, o; `weight_input` (4 d, d_in) and `bias` stack i, f,
+    z, o. The forget bias starts at 3. Raises `ValueError` unless the heads share `d_out` evenly.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
+        super().__init__()
+        self.d_in, self.d_out, self.num_heads = d_in, d_out, num_heads
+        self.weight_input = input_weight(4, d_out, d_in)
+        self.weight_hidden = hidden_weight(4 * num_heads, heads_of(d_out, num_heads))
+        self.bias = gate_bias(4, d_out, forget=1)
+        self.bias.data.mul_(3)
+        self.gates = Taps("input", "forget", "candidate", "output")
+        self.cell, self.hidden = Tap(), Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> SLSTMState:
+        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
+        return SLSTMState(zeros, zeros, zeros, zeros)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], SLSTMState]:
+        h, c, n, m = self.init_state(len(x_t)) if state is None else state
+        heads = zip(h.chunk(self.num_heads, dim=-1), self.weight_hidden.chunk(self.num_heads), strict=True)
+        of_h = zip(*(F.linear(h_k, U_k).chunk(4, dim=-1) for h_k, U_k in heads), strict=True)
+        of_x = F.linear(x_t, self.weight_input, self.bias).chunk(4, dim=-1)
+        v_i, v_f, v_z, v_o = (v + torch.cat(parts, dim=-1) for v, parts in zip(of_x, of_h, strict=True))
+        remembered = F.logsigmoid(v_f) + m
+        m = torch.maximum(remembered, v_i)
+        i, f = self.gates.input(torch.exp(v_i - m)), self.gates.forget(torch.exp(remembered - m))
+        z, o = self.gates.candidate(torch.tanh(v_z)), self.gates.output(torch.sigmoid(v_o))
+        c, n = self.cell(f * c + i * z), f * n + i
+        h = self.hidden(o * c / n)
+        return h, SLSTMState(h, c, n, m)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, num_heads={self.num_heads}"

@@ -1,0 +1,161 @@
+"""Layers since 2020 against numpy: each recurrence as its paper has it, without what keeps it stable."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ensue.engine import executing
+from ensue.nn import LEM, LRU, MLSTM, SLSTM, MogrifierLSTM, Recurrent
+
+B, T, D_IN, D = 2, 6, 3, 4
+Numbers = NDArray[np.float64]
+Weights = dict[str, Numbers]
+
+
+def sigmoid(v: Numbers) -> Numbers:
+    return 1 / (1 + np.exp(-v))
+
+
+def lru(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+    """With complex numbers; eqs. 6 to 8 of the paper, one vector after another."""
+    n = len(w["decay"])
+    eigenvalues = np.exp(-np.exp(w["decay"]) + 1j * np.exp(w["frequency"]))
+    W_in = w["weight_input"][:n] + 1j * w["weight_input"][n:]
+    W_out = w["weight_state"][:, :n] - 1j * w["weight_state"][:, n:]
+    s, outputs = np.zeros((len(x), n), complex), []
+    for x_t in x.transpose(1, 0, 2):
+        s = eigenvalues * s + np.exp(w["scale"]) * (x_t @ W_in.T)
+        v = (s @ W_out.T).real + x_t @ w["weight_direct"].T
+        v = (v - v.mean(1, keepdims=True)) / np.sqrt(v.var(1, keepdims=True) + 1e-5)
+        v = v * w["norm.weight"] + w["norm.bias"]
+        a, b = np.split(v * sigmoid(v) @ w["weight_output"].T + w["bias"], 2, axis=1)
+        outputs.append(a * sigmoid(b))
+    return np.stack(outputs, 1)
+
+
+def mogrifier(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+    h = c = np.zeros((len(x), D))
+    outputs = []
+    for x_t in x.transpose(1, 0, 2):
+        first = 2 * sigmoid(h @ w["weight_rounds.0"].T) * x_t
+        h = 2 * sigmoid(first @ w["weight_rounds.1"].T) * h
+        third = 2 * sigmoid(h @ w["weight_rounds.2"].T) * first
+        i, f, g, o = np.split(third @ w["weight_input"].T + h @ w["weight_hidden"].T + w["bias"], 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        outputs.append(h)
+    return np.stack(outputs, 1)
+
+
+def lem(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+    y = z = np.zeros((len(x), D))
+    W, U, b = (np.split(w[name], 4) for name in ("weight_input", "weight_hidden", "bias"))
+    outputs = []
+    for x_t in x.transpose(1, 0, 2):
+        of_x = [x_t @ W_k.T + b_k for W_k, b_k in zip(W, b, strict=True)]
+        long, short = (0.5 * sigmoid(of_x[k] + y @ U[k].T) for k in (0, 1))
+        z = z + long * (np.tanh(of_x[2] + y @ U[2].T) - z)
+        y = y + short * (np.tanh(of_x[3] + z @ U[3].T) - y)
+        outputs.append(y)
+    return np.stack(outputs, 1)
+
+
+def slstm(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+    """Not stabilized, with one recurrent matrix that has blocks on its diagonal."""
+    c = n = h = np.zeros((len(x), D))
+    U = np.zeros((4, D, D))
+    for head, block in enumerate(np.split(w["weight_hidden"], 2)):
+        rows = slice(head * D // 2, (head + 1) * D // 2)
+        U[:, rows, rows] = block.reshape(4, D // 2, D // 2)
+    outputs = []
+    for x_t in x.transpose(1, 0, 2):
+        i, f, z, o = np.split(x_t @ w["weight_input"].T + h @ U.reshape(4 * D, D).T + w["bias"], 4, axis=1)
+        c, n = sigmoid(f) * c + np.exp(i) * np.tanh(z), sigmoid(f) * n + np.exp(i)
+        h = sigmoid(o) * c / n
+        outputs.append(h)
+    return np.stack(outputs, 1)
+
+
+def mlstm(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+    """Not stabilized, row by row and head by head."""
+    y = np.zeros((len(x), T, D))
+    d = D // 2
+    for row in range(len(x)):
+        C, n = np.zeros((2, d, d)), np.zeros((2, d))
+        for t, x_t in enumerate(x[row]):
+            q, k, v, o = np.split(w["weight_input"] @ x_t, 4)
+            i, f = np.split(w["weight_gates"] @ x_t + w["bias_gates"], 2)
+            for head in range(2):
+                own = slice(head * d, (head + 1) * d)
+                key = k[own] / np.sqrt(d)
+                C[head] = sigmoid(f[head]) * C[head] + np.exp(i[head]) * np.outer(v[own], key)
+                n[head] = sigmoid(f[head]) * n[head] + np.exp(i[head]) * key
+                y[row, t, own] = C[head] @ q[own] / max(abs(n[head] @ q[own]), 1)
+            y[row, t] *= sigmoid(o + w["bias"])
+    return y
+
+
+CASES: dict[str, tuple[Recurrent, Callable[[Recurrent, Weights, Numbers], Numbers]]] = {
+    "lru": (LRU(D_IN, D, d_state=5), lru),
+    "mogrifier": (MogrifierLSTM(D_IN, D, rounds=3), mogrifier),
+    "lem": (LEM(D_IN, D, longest_step=0.5), lem),
+    "slstm": (SLSTM(D_IN, D, num_heads=2), slstm),
+    "mlstm": (MLSTM(D_IN, D, num_heads=2), mlstm),
+}
+
+
+@pytest.mark.parametrize("execution", ["compiled", "fold"])
+@pytest.mark.parametrize("name", CASES)
+def test_each_layer_is_its_equations(name: str, execution: str) -> None:
+    layer, oracle = CASES[name]
+    layer = layer.double()
+    generator = torch.Generator().manual_seed(0)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.7, generator=generator)
+    x = torch.randn(B, T, D_IN, dtype=torch.float64, generator=generator)
+    with executing("compiled" if execution == "compiled" else "fold"), torch.no_grad():
+        y, _ = layer(x)
+    weights = {name: parameter.detach().numpy() for name, parameter in layer.named_parameters()}
+    np.testing.assert_allclose(y.numpy(), oracle(layer, weights, x.numpy()), rtol=1e-9, atol=1e-11)
+
+
+def test_the_xlstm_is_stable_where_its_gates_overflow() -> None:
+    """Input gates of e^200: without a stabilizer 0 divided by 0, or infinity by itself."""
+    for layer in (SLSTM(D_IN, D, num_heads=2), MLSTM(D_IN, D, num_heads=2)):
+        bias = layer.bias if isinstance(layer, SLSTM) else layer.bias_gates
+        with torch.no_grad():
+            bias[: len(bias) // 4 if isinstance(layer, SLSTM) else 2] = 200.0
+        y, _ = layer(torch.randn(B, T, D_IN, generator=torch.Generator().manual_seed(0)))
+        y.sum().backward()
+        assert bool(y.isfinite().all())
+        assert all(bool(p.grad.isfinite().all()) for p in layer.parameters() if p.grad is not None)
+
+
+def test_without_rounds_a_mogrifier_is_an_lstm() -> None:
+    layer, lstm = MogrifierLSTM(D_IN, D, rounds=0), nn.LSTM(D_IN, D, batch_first=True)
+    with torch.no_grad():
+        for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0"):
+            ours = {"weight_ih_l0": layer.weight_input, "weight_hh_l0": layer.weight_hidden, "bias_ih_l0": layer.bias}
+            getattr(lstm, name).copy_(ours[name])
+        lstm.bias_hh_l0.zero_()
+    x = torch.randn(B, T, D_IN, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(layer(x)[0], lstm(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LRU(2, 2, radius=(0.9, 0.5)), "radii ascend"),
+        (lambda: MogrifierLSTM(2, 2, rounds=-1), "no -1 rounds"),
+        (lambda: LEM(2, 2, longest_step=0.0), "longest_step is above 0"),
+        (lambda: SLSTM(2, 6), "4 heads cannot share 6"),
+        (lambda: MLSTM(2, 6), "4 heads cannot share 6"),
+    ],
+)
+def test_wrong_sizes_are_refused(make: Callable[[], Recurrent], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
