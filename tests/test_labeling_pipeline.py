@@ -331,6 +331,7 @@ def test_spans_that_cross_are_cut_in_a_notebook() -> None:
     assert "</sub></span><span" in empty._repr_html_()
 
 
+@pytest.mark.slow
 def test_trained_and_asked_in_python(runs: Path, tmp_path: Path) -> None:
     pipeline = train(
         "tag-lstm", train=runs / "names.txt", out=tmp_path / "run", device="cpu", threads=1,
@@ -433,6 +434,7 @@ NESTED = [
 ]
 
 
+@pytest.mark.slow
 def test_spans_that_overlap_are_learned_scored_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     gold = tmp_path / "gold.jsonl"

@@ -262,6 +262,7 @@ def test_a_tokenizer_in_a_run_that_is_none_is_damage(
         PairCoder.from_json(content)
 
 
+@pytest.mark.slow
 def test_a_glossary_holds_in_every_output(pipeline: SequencePipeline, tmp_path: Path) -> None:
     """Alone, with several outputs, in an ensemble, and beside texts that it is not for."""
     sources = [*some_sources(12), "the bird sees the door"]

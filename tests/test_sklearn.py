@@ -67,6 +67,7 @@ def test_a_clone_knows_its_parameters_alone(classifier: TextClassifier) -> None:
         check_estimator(TextClassifier())
 
 
+@pytest.mark.slow
 def test_a_tagger_labels_words(tmp_path: Path) -> None:
     tagger = Tagger(settings=TAGGER, out=tmp_path / "run").fit(SENTENCES, TAGS)
     assert tagger.predict([["a", "cat"], []]) == [["D", "N"], []]

@@ -156,6 +156,7 @@ def test_places_where_no_run_can_be(refused: Refused, text: Path) -> None:
     assert contents(Path()) == {"file": b"precious", "folder/photo.jpg": b"precious"}
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_run_directory(refused: Refused, run: Path) -> None:
     """Killed, the other one holds nothing."""
     hold = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]).acquire(); print('held', flush=True); input()"

@@ -232,6 +232,7 @@ def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue, monkey
     assert "ensue generate quickstart-2 " in said.err
 
 
+@pytest.mark.slow
 def test_resume_needs_no_recipe_and_takes_a_longer_budget(ensue: Ensue, run: Path) -> None:
     assert "finished at step 12 " in ensue("train", "--resume", "--out", run).err
     said = ensue("train", "--resume", "--out", run, "--set", "train.steps=15")

@@ -61,6 +61,7 @@ def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
     assert [line.split("\t")[0] for line in answer] == ["Anna", "sees", "Lima", ""]
 
 
+@pytest.mark.slow
 def test_a_classifier_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
     bag = ["--set", "train.steps=8", "--set", "head.ngram_buckets=512", "--threads", "1"]
     for recipe, settings in (("classify-lstm", SMALL), ("classify-bag", bag)):

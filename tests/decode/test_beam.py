@@ -169,6 +169,7 @@ def running_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Frontier, "_go_on", never_stop)
 
 
+@pytest.mark.slow
 def test_an_early_stop_changes_nothing_and_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [drawn(seed) for seed in range(60)]
     steps: list[int] = []

@@ -160,6 +160,7 @@ def test_the_layout_of_sentence_transformers_is_written(copy: Path, tmp_path: Pa
     assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())["max_seq_length"] == 20
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("encoder", [{"positions": "rotary"}, {"positions": "rotary", "parallel": True,
     "rotary_share": 0.5, "rotary_base": 99.0}, {"positions": "learned"},
     {"positions": "learned", "norm": "post", "activation": "gelu-tanh"}])  # fmt: skip

@@ -26,6 +26,7 @@ def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "<bdi>été</bdi>" in out.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_file_is_read_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     forget_what_was_said()

@@ -187,7 +187,7 @@ def test_a_pair_and_several_labels() -> None:
     assert marks == ["0-0", "0-1", "1-0", "1-1"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", HARD)
 def test_no_text_breaks_a_page(text: str) -> None:
     odd = Labels(["<u>&", '"x"'], scheme=None, tag_scheme=None)

@@ -13,12 +13,14 @@ OF_CALLS_CASES = [
 ]
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("subject", CASES)
 def test_laws(subject: Subject) -> None:
     """In one test for each layer: a thousand would take as long to be told apart as to be run."""
     check(laws_of(subject.layer), subject)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("subject", OF_CALLS_CASES)
 def test_laws_of_calls(subject: Subject) -> None:
     check(OF_CALLS, subject)

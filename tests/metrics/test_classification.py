@@ -92,6 +92,7 @@ def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], 
     assert found.confusion is None
 
 
+@pytest.mark.slow
 def test_of_very_many_labels_the_matrix_has_the_most_frequent() -> None:
     """All of 100; of 3,000 the 100 that are right most often, in their order. So scores can be written down."""
     for count in (100, 3_000):
@@ -231,6 +232,7 @@ def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np
     assert micro_f1(threshold) == pytest.approx(best)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("multiple", [False, True])
 def test_no_temperature_is_better(multiple: bool) -> None:
     """Logits that are three times too large, with labels drawn from what is right; the losses are those of torch."""

@@ -60,6 +60,7 @@ def both_ways(head: TagHead) -> Iterator[tuple[torch.Tensor, Posterior, Posterio
         yield row[:length], found, alone
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_spans_of_all_paths(scheme: Scheme) -> None:
     """Every span that there can be, learned in each scheme."""
@@ -159,6 +160,7 @@ def chain(tags: int) -> ChainScores:
     return ChainScores(*(of.normal(size=size) for size in (tags, (tags, tags), tags)))
 
 
+@pytest.mark.slow
 def test_the_best_paths_of_heads_whose_product_is_no_number_any_more() -> None:
     """Each probability is above 1e-300, their product below every number but 0."""
     emissions = np.random.default_rng(0).normal(size=(2, 3_000, 3)) / 2
@@ -173,6 +175,7 @@ def test_the_best_paths_of_heads_whose_product_is_no_number_any_more() -> None:
             assert path[:, column].tolist() == single[rank][0].tolist()
 
 
+@pytest.mark.slow
 def test_many_spans_take_no_more_memory_than_some() -> None:
     """A table of pairs of tags for each of them would take 70 MB, and its steps several of these."""
     posterior = Posterior.of(np.zeros((4, 40)), chain(40))

@@ -47,6 +47,7 @@ def check_company(client: Client, model: str, count: int, looked_at: int) -> Non
         assert answer.json["choices"] == alone.json["choices"]  # all bits of the log-probabilities
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
 def test_an_answer_does_not_depend_on_the_others(sea: Client, model: str) -> None:
     check_company(sea, model, 9, 9 if model == "lstm" else 3)
@@ -231,6 +232,7 @@ def test_more_than_the_rows_wait(serve: Any) -> None:
     assert [len(answer.json["choices"]) for answer in answers] == [5] * 4
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
 def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
     """Its rows wait with their states while others are written, and get the same bits as alone."""

@@ -142,6 +142,7 @@ def test_layers_have_one_sign_for_a_gap() -> None:
     }
 
 
+@pytest.mark.slow
 def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
     start, count = time.perf_counter(), 50_000
     found = [Span(f"c{place}", place, place + 1) for place in range(count)]
@@ -151,6 +152,7 @@ def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
     assert time.perf_counter() - start < 10
 
 
+@pytest.mark.slow
 def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
     most = [Span("NP", 0, end) for end in range(2, MOST_BESIDE + 2)]
     assert len(overlapping_spans(overlapping(most, MOST_BESIDE + 1, "bio"))) == MOST_BESIDE

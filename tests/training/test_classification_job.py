@@ -168,6 +168,7 @@ def test_the_matrix_that_is_drawn_is_that_of_the_validation_data(
     assert path == tmp_path / "run" / "confusion.png"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", some_slow(["ratio", "idf"], "idf"))
 def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> None:
     """Two texts are the same where they share a word, which no word says by itself; new words are compared too."""

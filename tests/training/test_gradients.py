@@ -54,6 +54,7 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
     assert torch.equal(first + second, whole)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_process_reads_the_ids_of_its_rows_alone(

@@ -143,6 +143,7 @@ def kept_file() -> Path:
     return max(cache_directory().glob("*.rows"), key=lambda path: path.stat().st_size)
 
 
+@pytest.mark.sampled(2)
 def test_they_are_those_that_were_read(case: Case, monkeypatch: pytest.MonkeyPatch, request: Any) -> None:
     in_memory = facts(job(case))
     assert not list(cache_directory().glob("*.rows"))
@@ -178,6 +179,7 @@ def refuse(*args: Any, **named: Any) -> Any:
     raise AssertionError("read again")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("all_kept")
 def test_a_damaged_file_is_made_anew(case: Case) -> None:
     """Also one that was cut off; and other options are other examples."""

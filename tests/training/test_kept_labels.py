@@ -90,6 +90,7 @@ def test_the_old_model_labels_the_new_texts_where_nothing_else_is_said(folder: P
     assert any("put into the training and validation data" in note for note in job.notes)
 
 
+@pytest.mark.slow
 def test_a_run_with_more_labels_is_whole_by_itself(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_step_is_a_function_of_seed_and_step_alone(text: Path, tmp_path: Path)
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(text: Path, tmp_path: Path) -> None:
     losses = []
     for seed in (0, 1):

@@ -184,6 +184,7 @@ def test_where_nothing_can_be_kept_it_holds_for_the_process(
     assert "cannot be kept" in said[1]
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything left open, though what the machine would measure the second time is something else."""
     machine_profile().machine.path.unlink()

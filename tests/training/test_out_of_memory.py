@@ -72,6 +72,7 @@ RECIPES: dict[str, tuple[Callable[..., Recipe], type[Task[Any, Any]]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*RECIPES, "contexts", "translation"])
 def test_rows_that_are_read_alone_are_those_of_the_whole_batch(name: str, tmp_path: Path) -> None:
     """As wide as it, and with its loss."""

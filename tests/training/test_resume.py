@@ -76,6 +76,7 @@ def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: 
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", some_slow(range(2, 12, 2), 4))
 def test_early_stopping_counters_go_on(step: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six validations, of which the second is the best: patience 3 stops at the fifth, step 10."""
@@ -270,6 +271,7 @@ def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> 
         run_tiny(tiny_recipe(text, steps=16), run, resume=True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["valid", "test"])
 def test_moved_data_that_are_held_out_are_taken_and_others_refused(key: str, text: Path, tmp_path: Path) -> None:
     run, here, moved = tmp_path / "run", tmp_path / "here.txt", tmp_path / "moved.txt"

@@ -132,6 +132,7 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     assert batch.slots.tolist() == list(range(6))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("given", "attention", "others"),
     [
@@ -161,6 +162,7 @@ def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> N
             assert (part.real is None) == (whole.real is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", some_slow(["labeling", "classification"], "labeling"))
 @pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
 def test_a_tuned_run_resumes_and_is_whole_by_itself(

@@ -65,6 +65,7 @@ def test_what_the_labels_cut_is_the_treebank_again() -> None:
     assert "1-2\tdon't" + EMPTY + "\tSpaceAfter=No" in lines
 
 
+@pytest.mark.slow
 def test_a_token_of_many_words_is_read_in_little_time() -> None:
     start, words = time.perf_counter(), ["ab"] * 100_000
     rows = [
@@ -76,6 +77,7 @@ def test_a_token_of_many_words_is_read_in_little_time() -> None:
     assert time.perf_counter() - start < 20
 
 
+@pytest.mark.slow
 def test_a_long_paragraph_is_read_in_time_with_its_length_and_not_held() -> None:
     start, found = time.perf_counter(), 0
     chunks = iter(["This is a sentence of a corpus. 😀\n"] * 160_000)
