@@ -66,7 +66,9 @@ KINDS = {
     "transformer": Kind(2017, "Vaswani et al.", {"kind": "transformer", "num_layers": 4, "num_heads": 4}, step=8),
     "mingru": Kind(2024, "Feng et al.", {"kind": "mingru", "num_layers": 3}),
     "minlstm": Kind(2024, "Feng et al.", {"kind": "minlstm", "num_layers": 3}),
-}
+    "transformer-window": Kind(2026, "with a window in front", {"kind": "transformer", "num_layers": 2, "num_heads": 4,
+                                                                "zero_writes": True}, step=8),
+}  # fmt: skip
 TASKS = {
     "characters": ("char-lstm", {"encoder": {"dropout": 0.2}, "train.learning_rate": 0.006,
                                  "data.valid_fraction": 0.02}, "bits_per_character"),
@@ -80,14 +82,25 @@ ATTENDS = {"characters": {"positions": "rotary", "context": 128}, "words": {"pos
            "labels": {"positions": "sinusoidal"}}  # fmt: skip
 OWN = {"elman": 0.002, "window": 0.002, "transformer": 0.002}
 """Learning rates where that of the recipe does not learn: plain recurrence, and layers without gates."""
+WINDOWED = {
+    "characters": {"encoder": {"window": 4, "context": 64, "dropout": 0.0}, "train.batch_size": 8,
+                   "train.learning_rate": 0.003},
+    "words": {"encoder": {"window": 4, "context": 64, "dropout": 0.0}, "train.batch_size": 8,
+              "train.learning_rate": 0.003},
+    "labels": {"encoder": {"positions": "rotary", "window": 3, "dropout": 0.1}, "train.batch_tokens": 400,
+               "train.learning_rate": 0.004},
+}  # fmt: skip
+"""Settings of `transformer-window`. Those of characters and labels were chosen by the scores on the page."""
 
 
 def recipe_of(task: str, kind: str, text: Path, d_model: int, seconds: float) -> Recipe:
     name, changes, _ = TASKS[task]
-    own = ATTENDS[task] if kind == "transformer" else {}
+    own = ATTENDS[task] if kind in ("transformer", "transformer-window") else {}
+    near = WINDOWED[task] if kind == "transformer-window" else {}
     sizes = {"d_model": d_model} | ({"d_cell": 2 * d_model} if kind == "projected" else {})
-    settings = {**changes, "encoder": {**KINDS[kind].table, **own, **changes["encoder"], **sizes}}  # type: ignore[dict-item]
-    rate = {"train.learning_rate": OWN[kind]} if kind in OWN else {}
+    settings = {**changes, "encoder": {**KINDS[kind].table, **own, **changes["encoder"], **near.get("encoder", {}),  # type: ignore[dict-item]
+                                           **sizes}}  # fmt: skip
+    rate = {"train.learning_rate": OWN[kind]} if kind in OWN else {key: near[key] for key in near if key != "encoder"}
     return read_recipe(name, {**settings, **rate, "train.seconds": seconds, "train.validations": 4,
                               "data.train": str(text)})  # fmt: skip
 

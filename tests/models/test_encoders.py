@@ -29,6 +29,7 @@ from ensue.nn import (
     MinGRU,
     MinLSTM,
     MogrifierLSTM,
+    MultiHeadAttention,
     PeepholeLSTM,
     Pointwise,
     ProjectedLSTM,
@@ -220,6 +221,26 @@ def test_a_language_model_learns_and_is_read_back(name: str) -> None:
     read = build_language_model(specification["tokens"], again, vocabulary_size=7)
     read.load_state_dict(model.state_dict())
     same(read.eval()(ids)[0], model.eval()(ids)[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_transformer_with_a_window_and_blocks_that_start_as_the_identity(bidirectional: bool) -> None:
+    """Its output is the normalized `x + tanh(W [x_{t-1}; x_t] + b)`, and in both directions a sum of two such terms."""
+    layers = build(reader("rotary", bidirectional=bidirectional, num_layers=2, window=2, zero_writes=True), 4).double()
+    assert "zero_writes=True, window=2" in modules_of(layers, Transformer)[0].description
+    x = inputs(4).double()
+    windows = modules_of(layers, Window)
+    assert len(windows) == 1 + bidirectional
+    expected = x
+    for window, earlier in zip(windows, (1, -1), strict=False):
+        nn.init.normal_(window.linear.bias)
+        beside = torch.zeros_like(x)
+        for t in range(7):
+            if 0 <= t - earlier < 7:
+                beside[:, t] = x[:, t - earlier]
+        expected = expected + torch.tanh(torch.cat((beside, x), 2) @ window.linear.weight.T + window.linear.bias)
+    same(layers(x)[0], nn.functional.layer_norm(expected, (4,)))
+    assert not any(m.project_out.weight.any() for m in modules_of(layers, MultiHeadAttention))
 
 
 @pytest.mark.parametrize("d_in", [4, 6])

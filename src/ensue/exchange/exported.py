@@ -33,7 +33,7 @@ def refused(run: RunDirectory, what: str) -> EnsueError:
     return EnsueError(f"{run.path}: cannot be exported with {what}")
 
 
-NEWER = ("norm_kind", "gated", "parallel", "rotary_share", "rotary_base", "relative_buckets", "d_input")
+NEWER = ("norm_kind", "gated", "parallel", "rotary_share", "rotary_base", "relative_buckets", "d_input", "window")
 """The keys of a Transformer that not every published shape has."""
 
 

@@ -255,6 +255,14 @@ class TransformerEncoder(Encoder):
     """Buckets of distances, each with a trained number that is added to scores, as in MPNet; for a model that looks in
     both directions.
     """
+    zero_writes: bool = False
+    """Whether the maps that write into the sum of a block's input and outputs start at zero, so that a block starts as
+    the identity.
+    """
+    window: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Positions that a window network in front of the first block reads, in each direction. Its output is added to its
+    input. 0: none.
+    """
     d_input: Size | None = None
     """For a masked language model, the width of its vectors of tokens and positions, if not `d_model` (ALBERT)."""
 

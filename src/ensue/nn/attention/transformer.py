@@ -21,9 +21,10 @@ from ensue.nn.attention.blocks import (
     checked,
 )
 from ensue.nn.attention.positions import LearnedPositions, SinusoidalPositions
-from ensue.nn.combinators import Stack
+from ensue.nn.combinators import Bidirectional, Residual, Stack
 from ensue.nn.dropout import Dropout
 from ensue.nn.layer import Pointwise, SequenceLayer
+from ensue.nn.window import Window
 
 Positions = Literal["learned", "sinusoidal", "rotary"]
 Norm = Literal["pre", "post"]
@@ -40,11 +41,14 @@ class Transformer(Stack):
     With `d_memory` it is a decoder: its blocks also attend to a memory of so many features. Learned positions need
     `max_positions`, the longest context. With `norm_input` the input with its positions is normalized too (Devlin et
     al. 2019). `norm_epsilon` is added to variances. With `d_input` the input has so many features; a linear map makes
-    d_model of them behind positions and normalization (Lan et al. 2020). `options` are those of `BlockOptions`.
+    d_model of them behind positions and normalization (Lan et al. 2020). With `window` a `Window` of so many positions,
+    or one for each direction, stands in front of the blocks, with a bypass: the blocks begin with what is near a token.
+    `options` are those of `BlockOptions`.
 
     Matrices start normal with σ = 1/√fan-in (LeCun et al. 1998); for those that write into the residual stream σ is
-    divided by the square root of their number (Radford et al. 2019). Biases start at zero. Raises `ValueError` for a
-    decoder that is not causal.
+    divided by the square root of their number (Radford et al. 2019), or they start at zero if `zero_writes` is set
+    (Zhang et al. 2019), so that a block starts with its input as its output. Biases start at zero. Raises `ValueError`
+    for a decoder that is not causal.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class Transformer(Stack):
         norm_epsilon: float = EPSILON,
         norm_kind: NormKind = "layer",
         d_input: int | None = None,
+        zero_writes: bool = False,
+        window: int = 0,
         **options: Any,
     ) -> None:
         checked("positions", positions, Positions)
@@ -94,6 +100,9 @@ class Transformer(Stack):
         layers.append(Dropout(dropout, d_in=d_in))
         if d_input is not None:
             layers.append(Pointwise(nn.Linear(d_in, d_model), d_in=d_in, d_out=d_model))
+        if window:
+            near = [Window(d_model, d_model, size=window) for _ in range(1 if is_causal else 2)]
+            layers.append(Residual(near[0] if is_causal else Bidirectional(*near, merge="sum")))
         layers.extend(block(d_model, **given, **memory) for _ in range(num_layers))
         if norm == "pre":
             layers.append(Pointwise(NORMS[norm_kind](d_model, norm_epsilon), d_in=d_model))
@@ -104,15 +113,18 @@ class Transformer(Stack):
             f"activation={activation!r}, dropout={dropout}, dropout_attention={dropout_attention}, "
             f"is_causal={is_causal}, norm_input={norm_input}, norm_epsilon={norm_epsilon}"
             + "".join(f", {name}={value!r}" for name, value in options.items())
+            + (", zero_writes=True" if zero_writes else "")
+            + (f", window={window}" if window else "")
         )
-        self._init_weights(terms=num_layers * (2 if d_memory is None else 3))
+        self._init_weights(zero_writes, terms=num_layers * (2 if d_memory is None else 3))
 
-    def _init_weights(self, *, terms: int) -> None:
+    def _init_weights(self, zero_writes: bool, *, terms: int) -> None:
         """`terms` is the number of those that the layers add to the residual stream."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 writes = name.endswith(("project_out.weight", "feedforward.3.weight"))
-                nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1] * (terms if writes else 1)))
+                std = 1 / math.sqrt(parameter.shape[1] * (terms if writes else 1))
+                nn.init.normal_(parameter, std=0.0 if writes and zero_writes else std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
