@@ -52,7 +52,7 @@ class MLSTM(Recurrent):
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], MLSTMState]:
         c, n, m = self.init_state(len(x_t)) if state is None else state
         of_x = F.linear(x_t, self.weight_input).chunk(4, dim=-1)
-        q, k, v = (part.view(len(x_t), self.num_heads, -1) for part in of_x[:3])
+        q, k, v = (part.view(len(x_t), self.num_heads, self.d_head) for part in of_x[:3])
         k = k / math.sqrt(self.d_head)
         v_i, v_f = F.linear(x_t, self.weight_gates, self.bias_gates).chunk(2, dim=-1)
         remembered = F.logsigmoid(v_f) + m
