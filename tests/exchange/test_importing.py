@@ -31,6 +31,10 @@ TOKENIZER = wordpiece()
 SIZE = TOKENIZER.get_vocab_size()
 
 
+DEBERTA = {"relative_attention": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+           "pos_att_type": "p2c|c2p", "position_biased_input": False}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("published") / "bert"
@@ -232,6 +236,15 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         case "scaled positions":
             scaled = {"rope_parameters": {"rope_type": "llama3"}}
             config.write_text(json.dumps(content | {"model_type": "llama", "attention_bias": False} | scaled))
+        case "deberta with a convolution":
+            config.write_text(json.dumps(content | {"model_type": "deberta-v2", "conv_kernel_size": 3} | DEBERTA))
+        case "deberta without positions of queries":
+            config.write_text(json.dumps(content | {"model_type": "deberta-v2"} | DEBERTA | {"pos_att_type": ["c2p"]}))
+        case "modernbert with biases":
+            config.write_text(json.dumps(content | {"model_type": "modernbert", "norm_bias": True}))
+        case "modernbert with other blocks":
+            types = {"layer_types": ["sliding_attention", "full_attention"]}
+            config.write_text(json.dumps(content | {"model_type": "modernbert", "hidden_act": "gelu"} | types))
         case "lying config":
             config.write_text(json.dumps(content | {"num_hidden_layers": 900}))
         case "lying size":
@@ -281,6 +294,10 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         ("unknown type", 'did you mean "bert"?'),
         ("gemma", "no blocks of this shape"),
         ("scaled positions", "of the kind 'llama3' are not supported"),
+        ("deberta with a convolution", "conv_kernel_size = 3 is not supported; expected 0"),
+        ("deberta without positions of queries", "pos_att_type = ['c2p'] is not supported; expected c2p and p2c"),
+        ("modernbert with biases", "norm_bias = True is not supported; expected False"),
+        ("modernbert with other blocks", "expected full_attention at every n-th place"),
         ("odd normalizer", "no tokenizer that can be used: the normalizer Precompiled has a damaged map of characters"),
         ("lying config", "no tensor encoder.layer.2."),
         ("lying size", "no model can be made of it"),

@@ -130,6 +130,11 @@ SUBJECTS = [
         lambda: VariationalRecurrent(GRU(10, D_OUT), d_x=3, d_latent=2, d_hidden=5),
     ),
     Subject("post-norm block as in MPNet", lambda: post_block(is_causal=False, relative_buckets=4)),
+    Subject("post-norm block as in DeBERTa", lambda: post_block(is_causal=False, relative_buckets=4, farthest=9)),
+    Subject(
+        "pre-norm block as in ModernBERT",
+        lambda: pre_block(is_causal=False, rotary=True, neighbors=1, gated=True, norm_first=False),
+    ),
     Subject(
         "pre-norm block as in Pythia and Llama",
         lambda: pre_block(rotary=True, rotary_share=0.5, parallel=True, gated=True, norm_kind="rms", activation="silu"),

@@ -100,7 +100,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Transformer(4, num_heads=2, num_layers=1), "learned positions need max_positions"),
     (
         lambda: Transformer(4, num_heads=2, num_layers=1, positions="none"),  # type: ignore[arg-type]
-        "positions is one of learned, sinusoidal, rotary, not 'none'",
+        "positions is one of learned, sinusoidal, rotary, disentangled, not 'none'",
     ),
     (
         lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]

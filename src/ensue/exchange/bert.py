@@ -3,19 +3,25 @@
 BERT and MiniLM (Devlin et al. 2019); DistilBERT (Sanh et al. 2019), without segments and without a pooler; RoBERTa (Liu
 et al. 2019), whose positions are numbered from 2, with byte-level subwords, and XLM-R and CamemBERT, which are the same
 with others; ELECTRA (Clark et al. 2020) and ALBERT (Lan et al. 2020), whose vectors of tokens may have a width of their
-own; MPNet (Song et al. 2020), whose scores know distances.
+own; MPNet (Song et al. 2020), whose scores know distances; DeBERTa (He et al. 2021), whose distances have vectors; and
+ModernBERT (Warner et al. 2024), with rotary positions, windows and gates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from ensue.errors import DataError
 from ensue.exchange.family import Configuration, Family
-from ensue.exchange.layouts import FROM_THE_THIRD, TURNED, BlockNames, Part, blocks, first_block, layer
+from ensue.exchange.layouts import FROM_THE_THIRD, TURNED, BlockNames, Form, Part, blocks, first_block, layer, pairs
 from ensue.models.specification import TransformerEncoder
+from ensue.parsing import shown
 
 NAMES = BlockNames(
     attention_in=("attention.self.query", "attention.self.key", "attention.self.value"),
@@ -93,9 +99,10 @@ def embeddings(segments: int) -> list[Part]:
     ]
 
 
-def mask_head(dense: str, norm: str, bias: str) -> list[Part]:
+def mask_head(dense: str, norm: str, bias: str, *, has_bias: bool = True) -> list[Part]:
     """The head for masks: a linear layer, a normalization, and the bias of the softmax."""
-    return [*layer("head.projection.0", dense), *layer("head.projection.2", norm), Part("head.bias", (bias,))]
+    own = (("head.projection.0", dense), ("head.projection.2", norm))
+    return [*(part for ours, name in own for part in layer(ours, name, has_bias=has_bias)), Part("head.bias", (bias,))]
 
 
 def body(recipe: Any) -> list[Part]:
@@ -328,3 +335,135 @@ def mpnet_layout(recipe: Any) -> list[Part]:
 
 
 MPNET = replace(ROBERTA, prefix="mpnet.", tables=mpnet_tables, layout=mpnet_layout)
+
+
+def deberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    given = config.content
+    known = {
+        "relative_attention": (False, True), "position_biased_input": (True, False), "share_att_key": (False, True),
+        "norm_rel_ebd": ("none", "layer_norm"), "conv_kernel_size": (0, 0),
+        "embedding_size": (given.get("hidden_size"),) * 2, "max_relative_positions": (-1, -1),
+    }  # fmt: skip
+    config = Configuration({name: default for name, (default, _) in known.items()} | given, config.path)
+    for name, (_, expected) in known.items():
+        config.expect(name, expected)
+    kinds = given.get("pos_att_type")
+    kinds = kinds.split("|") if isinstance(kinds, str) else kinds
+    if not isinstance(kinds, list) or sorted(map(str, kinds)) != ["c2p", "p2c"]:
+        raise DataError(f"pos_att_type = {shown(kinds)} is not supported; expected c2p and p2c", config.path)
+    config = Configuration({"layer_norm_eps": 1e-7, **config.content}, config.path)
+    relative = {"positions": "disentangled", "relative_buckets": config.whole("position_buckets")}
+    return {
+        "input": {"segments": config.whole("type_vocab_size") if given.get("type_vocab_size") else 0},
+        "encoder": encoder_table(config) | relative,
+        "head": {"masked": f"{HEAD}.bias" in names},
+    }
+
+
+DEBERTA_NAMES = NAMES._replace(
+    attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj")
+)
+
+
+def deberta_layout(recipe: Any) -> list[Part]:
+    """The parameters. Each block gets a copy of the vectors of distances, which all share."""
+    encoder, first = recipe.encoder, first_block(recipe.encoder)
+    shared = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
+
+    def read(theirs: Sequence[Tensor]) -> Tensor:
+        vectors, weight, bias = theirs
+        return F.layer_norm(vectors, vectors.shape[1:], weight, bias, encoder.norm_epsilon)
+
+    found = [
+        *(part for part in embeddings(recipe.input.segments) if not part.ours.startswith("layers.")),
+        *layer("layers.layers.0.module", "embeddings.LayerNorm"),
+        *blocks(encoder, "encoder.layer.{}.", DEBERTA_NAMES),
+        *(Part(f"layers.layers.{first + n}.attention.relative.weight", shared, Form(read))
+          for n in range(encoder.num_layers)),
+    ]  # fmt: skip
+    if recipe.head.masked:
+        found += mask_head(f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias")
+    return found
+
+
+DEBERTA = replace(
+    BERT, prefix="deberta.", tables=deberta_tables, layout=deberta_layout,
+    renamed=(("lm_predictions.lm_head.bias", f"{HEAD}.bias"), ("lm_predictions.lm_head.", f"{HEAD}.transform.")),
+)  # fmt: skip
+
+
+MODERN_NAMES = BlockNames(
+    attention_in=("attn.Wqkv",),
+    attention_out="attn.Wo",
+    norm_attention="attn_norm",
+    first="mlp.Wi",
+    second="mlp.Wo",
+    norm_feedforward="mlp_norm",
+    factor="mlp.Wi",
+)
+MODERN_KEYS = EncoderKeys(activation="hidden_activation", dropout="mlp_dropout", dropout_attention="attention_dropout")
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+
+
+def modern_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    plain = {"hidden_activation": "gelu", "norm_eps": 1e-5, "mlp_dropout": 0, "attention_dropout": 0}
+    config = Configuration(plain | config.content, config.path)
+    for name in ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"):
+        config.expect(name, False)
+    config.expect("classifier_activation", config.content["hidden_activation"])
+    given = config.content
+    every, types = config.whole("global_attn_every_n_layers", 3), given.get("layer_types")
+    if isinstance(types, list) and GLOBAL in types:
+        every = types.index(GLOBAL, 1) if types.count(GLOBAL) > 1 else len(types)
+        if types != [LOCAL if number % every else GLOBAL for number in range(len(types))]:
+            raise DataError(f"layer_types {shown(types)} are not supported; expected {GLOBAL} at every n-th place",
+                            config.path)  # fmt: skip
+    bases = given.get("rope_parameters")
+    old = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
+    turns = {}
+    for kind, (name, default) in old.items():
+        rope = bases.get(kind) if isinstance(bases, dict) else bases
+        keys = {"rope_theta": given.get(name) or default, "rope_parameters": rope}
+        turns[kind] = Configuration(keys, config.path).rotary(1.0)
+    own = {
+        "norm": "pre", "norm_first": False, "norm_epsilon": config.epsilon("norm_eps", 1e-5), "gated": True,
+        "neighbors": config.whole("local_attention", 128) // 2, "global_every": every,
+        "neighbors_base": turns[LOCAL]["rotary_base"],
+    }  # fmt: skip
+    return {"encoder": encoder_table(config, MODERN_KEYS) | turns[GLOBAL] | own,
+            "head": {"masked": "decoder.bias" in names}}  # fmt: skip
+
+
+def modern_layout(recipe: Any) -> list[Part]:
+    """The parameters. There are no biases but that of the softmax."""
+    encoder = recipe.encoder
+
+    def turned(theirs: Sequence[Tensor]) -> Tensor:
+        parts = theirs[0].view(3, encoder.num_heads, -1, encoder.d_model)
+        return torch.cat([parts[:2, :, pairs(encoder)], parts[2:]]).flatten(0, 2)
+
+    found = [
+        Part("features.weight", ("embeddings.tok_embeddings.weight",)),
+        *layer("layers.layers.0.module", "embeddings.norm", has_bias=False),
+        *blocks(encoder, "layers.{}.", MODERN_NAMES, attention=Form(turned), has_bias=False),
+        *layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "final_norm", has_bias=False),
+    ]
+    halves = {".feedforward.0.": 0, ".feedforward.factor.": 1}
+    found = [next((_half(part, n) for name, n in halves.items() if name in part.ours), part) for part in found]
+    return found + (mask_head("head.dense", "head.norm", "decoder.bias", has_bias=False) if recipe.head.masked else [])
+
+
+def _half(part: Part, number: int) -> Part:
+    """The part whose tensor is one half of theirs."""
+    return part._replace(form=Form(lambda theirs: part.form.read(theirs).chunk(2)[number].clone()))
+
+
+MODERNBERT = Family(
+    prefix="model.",
+    is_masked=True,
+    tables=modern_tables,
+    layout=modern_layout,
+    tied="decoder.weight",
+)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, nearest
-from ensue.exchange.bert import ALBERT, BERT, DISTILBERT, ELECTRA, MPNET, ROBERTA
+from ensue.exchange.bert import ALBERT, BERT, DEBERTA, DISTILBERT, ELECTRA, MODERNBERT, MPNET, ROBERTA
 from ensue.exchange.family import Configuration, Family
 from ensue.exchange.gpt import GPT, GPT2, LLAMA, NEOX
 from ensue.exchange.imported import Imported, recipe_of
@@ -77,7 +77,7 @@ def _pooling(path: Path) -> str:
 
 FAMILIES = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "distilbert": DISTILBERT,
-    "electra": ELECTRA, "albert": ALBERT, "mpnet": MPNET,
+    "electra": ELECTRA, "albert": ALBERT, "mpnet": MPNET, "deberta-v2": DEBERTA, "modernbert": MODERNBERT,
     "gpt2": GPT2, "openai-gpt": GPT, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA,
 }  # fmt: skip
 """The families by `model_type`."""
@@ -141,6 +141,8 @@ def _plain(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
         plain = name.removeprefix(family.prefix)
         for old, new in older.items():
             plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
+        for old, new in family.renamed:
+            plain = new + plain.removeprefix(old) if plain.startswith(old) else plain
         found[plain] = tensor
     return found
 

@@ -33,7 +33,10 @@ def refused(run: RunDirectory, what: str) -> EnsueError:
     return EnsueError(f"{run.path}: cannot be exported with {what}")
 
 
-NEWER = ("norm_kind", "gated", "parallel", "rotary_share", "rotary_base", "relative_buckets", "d_input", "window")
+NEWER = (
+    "norm_kind", "norm_first", "gated", "parallel", "rotary_share", "rotary_base", "relative_buckets", "neighbors",
+    "d_input", "window",
+)  # fmt: skip
 """The keys of a Transformer that not every published shape has."""
 
 

@@ -13,6 +13,7 @@ from ensue.parsing import shown
 
 ACTIVATIONS = {
     "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu", "silu": "silu",
+    "swish": "silu",
 }  # fmt: skip
 """Our name of each nonlinearity."""
 THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
@@ -95,5 +96,7 @@ class Family:
     layout: Callable[[Any], list[Part]]
     unused: tuple[str, ...] = ()
     """The ends of the names of tensors that say nothing: buffers, and copies of what is tied."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """The beginnings of names in files of another program, and what stands for them here."""
     tied: str = ""
     """The name of a copy of the tokens' vectors that some files have."""

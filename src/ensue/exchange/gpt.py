@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.exchange.family import THEIRS, Configuration, Family
-from ensue.exchange.layouts import TRANSPOSED, BlockNames, Form, Part, blocks, first_block, layer
+from ensue.exchange.layouts import TRANSPOSED, BlockNames, Form, Part, blocks, first_block, layer, pairs
 from ensue.models.specification import TransformerEncoder
 
 NAMES = BlockNames(
@@ -179,25 +179,16 @@ def neox_layout(recipe: Any) -> list[Part]:
     return [Part("features.weight", ("embed_in.weight",)), *found, *layer(last, "final_layer_norm")]
 
 
-def _pairs(encoder: TransformerEncoder) -> Tensor:
-    """The place among the features of their head that each feature of ours has: pairs of neighbors are halves of what
-    is turned.
-    """
-    d = encoder.d_model // encoder.num_heads
-    turned = int(d * encoder.rotary_share) // 2 * 2
-    return torch.cat([torch.arange(turned).view(2, -1).t().flatten(), torch.arange(turned, d)])
-
-
 def _as_pairs(theirs: Tensor, encoder: TransformerEncoder) -> Tensor:
     """The rows of each head as those of all queries, then keys, then values; halves as pairs of neighbors."""
     parts = theirs.view(encoder.num_heads, 3, -1, *theirs.shape[1:]).transpose(0, 1)
-    return torch.cat([parts[:2, :, _pairs(encoder)], parts[2:]]).flatten(0, 2)
+    return torch.cat([parts[:2, :, pairs(encoder)], parts[2:]]).flatten(0, 2)
 
 
 def _as_halves(ours: Tensor, encoder: TransformerEncoder) -> Tensor:
     """The rows of all queries, then keys, then values, as those of each head; pairs of neighbors as halves."""
     parts = ours.view(3, encoder.num_heads, -1, *ours.shape[1:])
-    return torch.cat([parts[:2, :, _pairs(encoder).argsort()], parts[2:]]).transpose(0, 1).flatten(0, 2)
+    return torch.cat([parts[:2, :, pairs(encoder).argsort()], parts[2:]]).transpose(0, 1).flatten(0, 2)
 
 
 NEOX = Family(
@@ -267,7 +258,7 @@ def llama_layout(recipe: Any) -> list[Part]:
         heads = (part.view(-1, d, part.shape[1]) for part in theirs)
         groups = (part.repeat_interleave(encoder.num_heads // max(1, len(part)), 0) for part in heads)
         queries, keys, values = (part.view(encoder.num_heads, d, -1) for part in groups)
-        order = _pairs(encoder)
+        order = pairs(encoder)
         return torch.cat([queries[:, order], keys[:, order], values]).flatten(0, 1)
 
     return [

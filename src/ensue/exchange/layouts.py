@@ -61,7 +61,7 @@ def layer(ours: str, *theirs: str, form: Form = PLAIN, has_bias: bool = True) ->
     """The weight and the bias of a layer; `form` is that of the weight. A bias that they have not is 0."""
     bias = JOINED if form is JOINED else PLAIN
     weights = tuple(f"{name}.weight" for name in theirs)
-    zeros = Form(lambda tensors: form.read(tensors).flatten(1)[:, 0] * 0)
+    zeros = Form(lambda tensors: (found := form.read(tensors)).view(len(found), -1)[:, 0] * 0)
     return [
         Part(f"{ours}.weight", weights, form),
         Part(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), bias)
@@ -86,16 +86,26 @@ def blocks(
         factor = [("feedforward.factor", names.factor)] if encoder.gated else []
         linear = [("attention.project_out", names.attention_out), ("feedforward.0", names.first), *factor]
         found += layer(f"{ours}.attention.project_in", *heads, form=attention, has_bias=has_bias)
+        norms = [("norm_attention", names.norm_attention)] if number or encoder.norm_first else []
         for own, name in [*linear, ("feedforward.3", names.second)]:
             found += layer(f"{ours}.{own}", theirs + name, form=form, has_bias=has_bias)
-        for own, name in (("norm_attention", names.norm_attention), ("norm_feedforward", names.norm_feedforward)):
-            found += layer(f"{ours}.{own}", theirs + name)[norm]
+        for own, name in (*norms, ("norm_feedforward", names.norm_feedforward)):
+            found += layer(f"{ours}.{own}", theirs + name, has_bias=has_bias)[norm]
     return found
 
 
 def first_block(encoder: TransformerEncoder) -> int:
     """The place of the first block among the layers: behind positions, a normalization, dropout and a map."""
-    return (encoder.positions != "rotary") + encoder.norm_input + 1 + (encoder.d_input is not None)
+    return (encoder.positions in ("learned", "sinusoidal")) + encoder.norm_input + 1 + (encoder.d_input is not None)
+
+
+def pairs(encoder: TransformerEncoder) -> Tensor:
+    """The place among the features of their head that each feature of ours has: pairs of neighbors are halves of what
+    is turned.
+    """
+    d = encoder.d_model // encoder.num_heads
+    turned = int(d * encoder.rotary_share) // 2 * 2
+    return torch.cat([torch.arange(turned).view(2, -1).t().flatten(), torch.arange(turned, d)])
 
 
 def to_ours(parts: Iterable[Part], tensors: Mapping[str, Tensor], place: Path) -> dict[str, Tensor]:

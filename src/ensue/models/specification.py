@@ -229,14 +229,18 @@ class TransformerEncoder(Encoder):
     """Heads of the attention, which share `d_model`."""
     d_feedforward: Size | None = None
     """Width of the feed-forward layers; default: 4 · d_model."""
-    positions: Literal["learned", "sinusoidal", "rotary"] = "rotary"
-    """How positions are encoded; learned ones end at `context`."""
+    positions: Literal["learned", "sinusoidal", "rotary", "disentangled"] = "rotary"
+    """How positions are encoded; learned ones end at `context`. disentangled: vectors of distances, which meet queries
+    and keys, as in DeBERTa; for a model that looks in both directions.
+    """
     dropout_attention: Share | None = None
     """Dropout on the weights of the attention; default: `dropout`. 0 is much faster on a CPU."""
     norm: Literal["pre", "post"] = "pre"
     """Whether normalization is before each sublayer, or after it as published in 2017."""
     norm_input: bool = False
     """Whether the input is normalized before the first block too, as in BERT."""
+    norm_first: bool = True
+    """Whether the attention of the first block reads a normalized input, for `norm = "pre"`; not in ModernBERT."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """A number added to variances before they divide; 1e-12 in BERT."""
     norm_kind: Literal["layer", "rms"] = "layer"
@@ -251,9 +255,15 @@ class TransformerEncoder(Encoder):
     """The share of a head's features that rotary positions turn."""
     rotary_base: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
     """The base of the frequencies of rotary positions."""
+    neighbors: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Neighbors to each side that a position attends to, for a model that looks in both directions; 0: all."""
+    global_every: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """Of so many blocks the first attends to all positions in spite of `neighbors`, as in ModernBERT; 0: none does."""
+    neighbors_base: Annotated[float, Field(ge=1, le=1e9)] | None = None
+    """The base of rotary positions in blocks that attend to neighbors alone; default: `rotary_base`."""
     relative_buckets: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Buckets of distances, each with a trained number that is added to scores, as in MPNet; for a model that looks in
-    both directions.
+    both directions. With disentangled positions, the buckets of a side, each with a vector.
     """
     zero_writes: bool = False
     """Whether the maps that write into the sum of a block's input and outputs start at zero, so that a block starts as

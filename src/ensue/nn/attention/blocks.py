@@ -62,6 +62,12 @@ class BlockOptions:
     """The b of the rotary frequencies b^(-2i/d)."""
     relative_buckets: int = 0
     """The buckets of distances, of which each has a number that is added to scores; 0: none."""
+    farthest: int = 0
+    """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: no such ones."""
+    neighbors: int = 0
+    """Neighbors to each side that a position attends to; 0: all."""
+    norm_first: bool = True
+    """Whether the attention reads a normalized input, in `PreNormBlock`."""
 
 
 class FeedForward(nn.Sequential):
@@ -120,16 +126,19 @@ class PostNormBlock(Parallel):
             rotary_share=given.rotary_share,
             rotary_base=given.rotary_base,
             relative_buckets=given.relative_buckets,
+            farthest=given.farthest,
+            neighbors=given.neighbors,
         )
         self.d_feedforward = 4 * d_model if given.d_feedforward is None else given.d_feedforward
         self.activation = given.activation
         network, norm = GatedFeedForward if given.gated else FeedForward, NORMS[given.norm_kind]
         self.feedforward = network(d_model, self.d_feedforward, activation=given.activation, dropout=given.dropout)
-        self.norm_attention = norm(d_model, given.norm_epsilon)
+        self.norm_attention: Any = norm(d_model, given.norm_epsilon) if given.norm_first else nn.Identity()
         self.norm_feedforward = norm(d_model, given.norm_epsilon)
         self.dropout = ElementDropout(given.dropout)
         kinds = {"norm_kind": given.norm_kind, "gated": given.gated, "parallel": given.parallel}
         self.newer = "".join(f", {name}={kind!r}" for name, kind in kinds.items() if kind not in ("layer", False))
+        self.newer += "" if given.norm_first else ", norm_first=False"
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
         return self.attention.init_state(batch_size, memory)

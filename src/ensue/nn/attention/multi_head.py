@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.attention.positions import RelativeBias, Rotary, advanced, numbered
+from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advanced, numbered
 from ensue.nn.draws import draws_for_others, dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
@@ -95,15 +95,18 @@ class MultiHeadAttention(Parallel):
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q, K, V = W_Q x, W_K x, W_V x,   y = W_O [head_1; ...; head_h]
 
-    In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions. With
-    `relative_buckets` a `RelativeBias` is added to the scores. `dropout` acts on the attention weights. It runs on
+    In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions, or to
+    as many neighbors to each side as `neighbors` says. With `relative_buckets` a `RelativeBias` is added to the scores.
+    With `farthest` too they are `Disentangled`: the score of i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) /
+    √(3 d_head), where P is the vector of their distance. `dropout` acts on the attention weights. It runs on
     torch's scaled-dot-product kernel; only while the tap `weights`, (B, H, T, S), is watched, the equation is computed
-    as written. Raises `ValueError` if the heads cannot share `d_model`, and for a causal layer with buckets.
+    as written. Raises `ValueError` if the heads cannot share `d_model`, and for buckets or neighbors if it is causal.
     """
 
     def __init__(
         self, d_model: int, *, num_heads: int, dropout: float = 0.0, is_causal: bool = True, rotary: bool = False,
         rotary_share: float = 1.0, rotary_base: float = 10_000.0, relative_buckets: int = 0,
+        neighbors: int = 0, farthest: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_heads < 1 or d_model % num_heads:
@@ -113,9 +116,16 @@ class MultiHeadAttention(Parallel):
         self.dropout = checked_share(dropout)
         self.project_in = nn.Linear(d_model, 3 * d_model)
         self.project_out = nn.Linear(d_model, d_model)
-        if relative_buckets and is_causal:
-            raise ValueError("relative positions in buckets are for attention that looks in both directions")
-        self.relative = RelativeBias(num_heads, relative_buckets) if relative_buckets else None
+        if is_causal and (relative_buckets or farthest or neighbors):
+            raise ValueError("relative positions and neighbors alone are for attention that looks in both directions")
+        self.neighbors = neighbors
+        self.relative: Disentangled | RelativeBias | None = None
+        if farthest:
+            self.relative = Disentangled(d_model, relative_buckets, farthest=farthest)
+        elif relative_buckets:
+            self.relative = RelativeBias(num_heads, relative_buckets)
+        self.terms = 3 if farthest else 1
+        """The number of products that a score is the sum of."""
         self.rotary = Rotary(self.d_head, share=rotary_share, base=rotary_base) if rotary else None
         self.weights = Tap()
 
@@ -139,9 +149,7 @@ class MultiHeadAttention(Parallel):
         # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
             dropout = self.dropout if self.training else 0.0
-            heads = fused_attention(
-                queries, keys, values, None, dropout=dropout, is_causal=self.is_causal, bias=self._bias(x.shape[1])
-            )
+            heads = self._fused(queries, keys, values, self._near(x.shape[1]), dropout=dropout)
         else:
             is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
             if is_next and rows_to_attend() and not is_watched(self):
@@ -166,9 +174,7 @@ class MultiHeadAttention(Parallel):
             count = sum(1 for _ in group)
             part = queries_keys_values[start : start + count * length]
             queries, keys, values = self._split(part.view(count, length, -1))
-            found = fused_attention(
-                queries, keys, values, None, dropout=0.0, is_causal=self.is_causal, bias=self._bias(length)
-            )
+            found = self._fused(queries, keys, values, self._near(length))
             heads.append(found.transpose(1, 2).reshape(count * length, self.d_out))
             start += count * length
         y: Tensor = self.project_out(torch.cat(heads).unsqueeze(0))
@@ -191,16 +197,31 @@ class MultiHeadAttention(Parallel):
             advanced(state.position, keys.shape[2], mask),
         )
 
-    def _bias(self, length: int) -> Tensor | None:
-        return None if self.relative is None else self.relative(length)
+    def _fused(
+        self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None, *, dropout: float = 0.0
+    ) -> Tensor:
+        return fused_attention(
+            queries, keys, values, allowed, dropout=dropout, is_causal=self.is_causal and allowed is None,
+            bias=self._bias(queries, keys), scale=None if self.terms == 1 else 1 / math.sqrt(self.terms * self.d_head),
+        )  # fmt: skip
+
+    def _bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """The numbers (B or 1, H, T, T) that are added to the scaled scores."""
+        if not isinstance(self.relative, Disentangled):
+            return None if self.relative is None else self.relative(queries.shape[2]).unsqueeze(0)
+        vectors, places = self.relative(queries.shape[2])
+        their_queries, their_keys, _ = self._heads(vectors.unsqueeze(0))
+        shape = (*queries.shape[:3], queries.shape[2])
+        with_queries = (queries @ their_keys.transpose(2, 3)).gather(3, places.expand(shape))
+        with_keys = (keys @ their_queries.transpose(2, 3)).gather(3, places.t().expand(shape))
+        return (with_queries + with_keys.transpose(2, 3)) / math.sqrt(self.terms * self.d_head)
 
     def _attend(self, queries: Tensor, state: KVState, allowed: Tensor) -> Tensor:
-        dropout, bias = self.dropout if self.training else 0.0, self._bias(queries.shape[2])
+        dropout = self.dropout if self.training else 0.0
         if not is_watched(self):
-            return fused_attention(
-                queries, state.keys, state.values, allowed, dropout=dropout, is_causal=False, bias=bias
-            )
-        scores = queries @ state.keys.transpose(2, 3) / math.sqrt(self.d_head)
+            return self._fused(queries, state.keys, state.values, allowed, dropout=dropout)
+        bias = self._bias(queries, state.keys)
+        scores = queries @ state.keys.transpose(2, 3) / math.sqrt(self.terms * self.d_head)
         scores = scores if bias is None else scores + bias
         weights = self.weights(scores.masked_fill(~allowed, -math.inf).softmax(dim=-1))
         return dropped(weights, dropout) @ state.values
@@ -211,13 +232,25 @@ class MultiHeadAttention(Parallel):
         queries = columns[real.shape[1] - length :].unsqueeze(1)
         itself = columns == queries
         past = columns <= queries if self.is_causal else torch.ones_like(itself)
-        return ((real.unsqueeze(1) & past) | itself).unsqueeze(1)
+        near = self._near(length)
+        return ((real.unsqueeze(1) & (past if near is None else near[0])) | itself).unsqueeze(1)
+
+    def _near(self, length: int) -> Tensor | None:
+        """Which of `length` keys are neighbors of each query, (1, 1, T, T); None for all."""
+        if not self.neighbors:
+            return None
+        places = torch.arange(length, device=self.project_in.weight.device)
+        return ((places.unsqueeze(1) - places).abs() <= self.neighbors)[None, None]
 
     def extra_repr(self) -> str:
         return (
             f"d_model={self.d_in}, num_heads={self.num_heads}, dropout={self.dropout}, is_causal={self.is_causal}, "
             f"rotary={self.rotary is not None}"
-        ) + (f", relative_buckets={self.relative.buckets}" if self.relative else getattr(self.rotary, "newer", ""))
+        ) + (
+            (f", neighbors={self.neighbors}" if self.neighbors else "")
+            + (f", farthest={self.relative.farthest}" if isinstance(self.relative, Disentangled) else "")
+            + (f", relative_buckets={self.relative.buckets}" if self.relative else getattr(self.rotary, "newer", ""))
+        )
 
 
 def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
@@ -239,14 +272,14 @@ def fused_attention(
     """Torch's scaled-dot-product kernel. On a CPU it is never in bfloat16, whose backward pass is slow (LOG.md).
 
     A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
-    `bias` (H, T, S) is added to the scores of attention that is not causal.
+    `bias` (B or 1, H, T, S) is added to the scores of attention that is not causal.
     """
     if dropout and (queries.device.type == "cpu" or draws_for_others()):
         return _plain_attention(queries, keys, values, allowed, dropout=dropout, is_causal=is_causal, scale=scale,
                                 bias=bias)  # fmt: skip
     if bias is not None:
         bias = bias.to(torch.promote_types(queries.dtype, torch.float32) if queries.is_cpu else queries.dtype)
-        allowed = bias.unsqueeze(0) if allowed is None else torch.where(allowed, bias, -math.inf)
+        allowed = bias if allowed is None else torch.where(allowed, bias, -math.inf)
     if queries.device.type == "cpu":
         given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
         queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)

@@ -159,6 +159,32 @@ class RelativeBias(nn.Module):
         return self.weight[near + half * (distances < 0)].permute(2, 0, 1)
 
 
+class Disentangled(nn.Module):
+    """A trained vector P for the distance of two positions, which meets queries and keys (He et al. 2021).
+
+    A side has as many `buckets`. Half of them have one distance each; the others are logarithmic, up to `farthest`.
+    Raises `ValueError` for fewer than four, and for a `farthest` of no more than half of them.
+    """
+
+    def __init__(self, d_model: int, buckets: int, *, farthest: int) -> None:
+        super().__init__()
+        if not 4 <= buckets < 2 * farthest:
+            raise ValueError(
+                f"disentangled positions of {farthest} distances have 4 to {2 * farthest - 1} buckets, not {buckets}"
+            )
+        self.buckets, self.farthest = buckets, farthest
+        self.weight = nn.Parameter(torch.zeros(2 * buckets, d_model))
+
+    def forward(self, length: int) -> tuple[Float[Tensor, "R d"], Int[Tensor, "T T"]]:
+        """The vectors of all distances in `length` positions, and the place among them for each query and key."""
+        places = torch.arange(length, device=self.weight.device)
+        distances, half = places.unsqueeze(1) - places, self.buckets // 2  # from the key to the query
+        far = (distances.abs().clamp(min=half) / half).log() / math.log((self.farthest - 1) / half) * (half - 1)
+        far = ((far.ceil() + half) * distances.sign()).long()
+        near = torch.where(distances.abs() <= half, distances, far)
+        return self.weight, (near + self.buckets).clamp(0, 2 * self.buckets - 1)
+
+
 class Rotary(nn.Module):
     """Rotary positions (Su et al. 2021): rotates each pair (2i, 2i+1) of a query or key by `t / 10000^(2i/d)` radians.
 
