@@ -111,8 +111,8 @@ RECURRENT = [
 ]
 """The names of the encoders that have a state for a gradient to go back through."""
 DEFAULT_ENCODERS = ("elman", "lstm", "gru", "clockwork", "mingru")
-STATES = {"qrnn": "*cell"}
-"""The tap of the state, where it is not the hidden one: what a QRNN carries on is its cell, nothing reads its h."""
+STATES = dict.fromkeys(("lru", "mlstm", "qrnn"), "*cell")
+"""The tap of the state, where it is not the hidden one: these carry on their cell, and nothing reads their h."""
 ROWS = 32
 """Examples whose norms are averaged."""
 

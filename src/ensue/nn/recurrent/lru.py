@@ -62,7 +62,7 @@ class LRU(Recurrent):
         self.weight_state = nn.Parameter(torch.randn(d_out, 2 * self.d_state) / math.sqrt(self.d_state))
         self.norm = nn.LayerNorm(d_out)
         self.weight_output, self.bias = input_weight(2, d_out, d_out), gate_bias(2, d_out)
-        self.hidden = Tap()
+        self.cell, self.hidden = Tap(), Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> LRUState:
         zeros = self.decay.new_zeros(batch_size, self.d_state)
@@ -73,7 +73,8 @@ class LRU(Recurrent):
         a, b = self._factors()
         u, v = self._driven(x_t).chunk(2, dim=-1)
         real, imaginary = a * real - b * imaginary + u, a * imaginary + b * real + v
-        return self._output(torch.cat((real, imaginary), dim=-1), x_t), LRUState(real, imaginary)
+        s = self.cell(torch.cat((real, imaginary), dim=-1))
+        return self._output(s, x_t), LRUState(*s.chunk(2, dim=-1))
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LRUState]:
         x, start = blank(x, mask), torch.complex(*(self.init_state(len(x)) if state is None else state))

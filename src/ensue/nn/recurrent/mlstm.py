@@ -42,7 +42,7 @@ class MLSTM(Recurrent):
         self.weight_input, self.bias = input_weight(4, d_out, d_in), gate_bias(1, d_out)
         self.weight_gates, self.bias_gates = input_weight(2, num_heads, d_in), gate_bias(2, num_heads, forget=1)
         self.bias_gates.data.mul_(3)
-        self.gates, self.hidden = Taps("input", "forget", "output"), Tap()
+        self.gates, self.cell, self.hidden = Taps("input", "forget", "output"), Tap(), Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> MLSTMState:
         heads, d = self.num_heads, self.d_head
@@ -60,6 +60,7 @@ class MLSTM(Recurrent):
         i = self.gates.input(torch.exp(v_i - m)).unsqueeze(-1)
         f = self.gates.forget(torch.exp(remembered - m)).unsqueeze(-1)
         c = f.unsqueeze(-1) * c + (i * v).unsqueeze(-1) * k.unsqueeze(-2)
+        c = self.cell(c.flatten(1)).view_as(c)
         n = f * n + i * k
         size = torch.maximum((n * q).sum(-1).abs(), torch.exp(-m)).unsqueeze(-1)
         read = (c * q.unsqueeze(-2)).sum(-1) / size
