@@ -72,8 +72,7 @@ class LRU(Recurrent):
         real, imaginary = self.init_state(len(x_t)) if state is None else state
         a, b = self._factors()
         u, v = self._driven(x_t).chunk(2, dim=-1)
-        real, imaginary = a * real - b * imaginary + u, a * imaginary + b * real + v
-        s = self.cell(torch.cat((real, imaginary), dim=-1))
+        s = self.cell(torch.cat((a * real - b * imaginary + u, a * imaginary + b * real + v), dim=-1))
         return self._output(s, x_t), LRUState(*s.chunk(2, dim=-1))
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LRUState]:

@@ -45,9 +45,8 @@ class MLSTM(Recurrent):
         self.gates, self.cell, self.hidden = Taps("input", "forget", "output"), Tap(), Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> MLSTMState:
-        heads, d = self.num_heads, self.d_head
-        zeros = self.bias.new_zeros
-        return MLSTMState(zeros(batch_size, heads, d, d), zeros(batch_size, heads, d), zeros(batch_size, heads))
+        d = self.d_head
+        return MLSTMState(*(self.bias.new_zeros(batch_size, self.num_heads, *size) for size in ((d, d), (d,), ())))
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], MLSTMState]:
         c, n, m = self.init_state(len(x_t)) if state is None else state
