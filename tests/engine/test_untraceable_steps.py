@@ -51,6 +51,12 @@ BEYOND: dict[str, tuple[Step, str]] = {
     "another rounding": (lambda p, x, a, b: (a, torch.div(a, 0.3, rounding_mode="floor") + x, b), "div"),
     "a power of a number": (lambda p, x, a, b: (a, torch.pow(2.0, a) + x, b), "pow"),
     "another type": (lambda p, x, a, b: (a, a + (x + a).float().double(), b), "type"),
+    "the bits of x": (lambda p, x, a, b: (a, torch.where(x.view(torch.int64) > 5, a, x), b), "type"),
+    "a vector for each row": (lambda p, x, a, b: (a, a + x + p.v.expand(len(x), -1), b), "each row"),
+    "a vector for each row, beside a": (
+        lambda p, x, a, b: (a, a + torch.cat((p.v.expand(len(x), -1), x), 1)[:, :D], b),
+        "",
+    ),
     "x in another type": (lambda p, x, a, b: (a, torch.tanh(a + x.float() * 0.5), b), ""),
 }
 

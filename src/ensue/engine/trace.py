@@ -201,7 +201,7 @@ class _Lowering(Nodes):
     def _add_nodes(self, name: str, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
         if name not in HANDLERS:
             raise Untraceable(f"{name}, which the engine does not know")
-        if any(result.is_floating_point() and result.dtype != self.dtype for result in results):
+        if any(result.dtype not in (self.dtype, torch.bool) for result in results):
             raise Untraceable(f"{name} with numbers of another type than {self.dtype}")
         if any(result.dim() < 2 or len(result) != self.rows for result in results if result.numel()):
             raise Untraceable(f"{name}, whose result is not of (rows, features)")
@@ -219,8 +219,8 @@ class _Lowering(Nodes):
         key = id(value)
         if key in self.nodes:
             return self.nodes[key]
-        if value.dtype != self.dtype:
-            raise Untraceable(f"a parameter of type {value.dtype} outside a product")
+        if value.dtype != self.dtype or self.rows in value.shape:
+            raise Untraceable(f"a parameter of type {value.dtype}, or repeated for each row, outside a product")
         return self.graph.node("vector", width=value.numel(), number=_placed(self.vectors, key))
 
     def product(self, value: Any, matrix: Any) -> Node:
