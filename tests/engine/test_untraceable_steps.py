@@ -54,7 +54,7 @@ BEYOND: dict[str, tuple[Step, str]] = {
     "the bits of x": (lambda p, x, a, b: (a, torch.where(x.view(torch.int64) > 5, a, x), b), "type"),
     "a vector for each row": (lambda p, x, a, b: (a, a + x + p.v.expand(len(x), -1), b), "each row"),
     "a vector for each row, beside a": (
-        lambda p, x, a, b: (a, a + torch.cat((p.v.expand(len(x), -1), x), 1)[:, :D], b),
+        lambda p, x, a, b: (a, a + torch.cat((p.v.expand(len(x), -1), x), 1)[:, D:], b),
         "",
     ),
     "x in another type": (lambda p, x, a, b: (a, torch.tanh(a + x.float() * 0.5), b), ""),

@@ -245,6 +245,9 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         case "modernbert with other blocks":
             types = {"layer_types": ["sliding_attention", "full_attention"]}
             config.write_text(json.dumps(content | {"model_type": "modernbert", "hidden_act": "gelu"} | types))
+        case "modernbert with windows alone":
+            types = {"layer_types": ["sliding_attention"] * 2}
+            config.write_text(json.dumps(content | {"model_type": "modernbert", "hidden_act": "gelu"} | types))
         case "lying config":
             config.write_text(json.dumps(content | {"num_hidden_layers": 900}))
         case "lying size":
@@ -298,6 +301,7 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         ("deberta without positions of queries", "pos_att_type = ['c2p'] is not supported; expected c2p and p2c"),
         ("modernbert with biases", "norm_bias = True is not supported; expected False"),
         ("modernbert with other blocks", "expected full_attention at every n-th place"),
+        ("modernbert with windows alone", "expected full_attention at every n-th place"),
         ("odd normalizer", "no tokenizer that can be used: the normalizer Precompiled has a damaged map of characters"),
         ("lying config", "no tensor encoder.layer.2."),
         ("lying size", "no model can be made of it"),

@@ -415,7 +415,7 @@ def modern_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("classifier_activation", config.content["hidden_activation"])
     given = config.content
     every, types = config.whole("global_attn_every_n_layers", 3), given.get("layer_types")
-    if isinstance(types, list) and GLOBAL in types:
+    if isinstance(types, list) and types:
         every = types.index(GLOBAL, 1) if types.count(GLOBAL) > 1 else len(types)
         if types != [LOCAL if number % every else GLOBAL for number in range(len(types))]:
             raise DataError(f"layer_types {shown(types)} are not supported; expected {GLOBAL} at every n-th place",
