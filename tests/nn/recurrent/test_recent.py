@@ -41,9 +41,9 @@ def mogrifier(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
     h = c = np.zeros((len(x), D))
     outputs = []
     for x_t in x.transpose(1, 0, 2):
-        first = 2 * sigmoid(h @ w["weight_rounds.0"].T) * x_t
-        h = 2 * sigmoid(first @ w["weight_rounds.1"].T) * h
-        third = 2 * sigmoid(h @ w["weight_rounds.2"].T) * first
+        first = 2 * sigmoid(h @ w["weight_round_0"].T) * x_t
+        h = 2 * sigmoid(first @ w["weight_round_1"].T) * h
+        third = 2 * sigmoid(h @ w["weight_round_2"].T) * first
         i, f, g, o = np.split(third @ w["weight_input"].T + h @ w["weight_hidden"].T + w["bias"], 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
