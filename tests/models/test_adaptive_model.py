@@ -60,23 +60,28 @@ def test_the_cache_is_its_equation(kind: str) -> None:
     np.testing.assert_allclose(nats, -np.log(found[np.arange(T), ids[1:].numpy()]), atol=1e-12)
 
 
-def test_dynamic_evaluation_is_sgd() -> None:
-    """Against torch's optimizer on a copy of the model, with the way back written out."""
+@pytest.mark.parametrize("by_torch", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_dynamic_evaluation_is_sgd(by_torch: bool) -> None:
+    """Against a step written out, and torch's optimizer, on a copy of the model, with the way back written out."""
     model, ids = plain_model(), ids_of()
     pupil, trained = copy.deepcopy(model), copy.deepcopy(model)
-    optimizer = torch.optim.SGD(pupil.parameters(), lr=DYNAMIC.dynamic)
+    optimizer = torch.optim.SGD(pupil.parameters(), lr=DYNAMIC.dynamic) if by_torch else None
     state, wanted = None, []
     for start in range(0, T, 5):
         inputs, targets = ids[:, start : min(start + 5, T)], ids[:, start + 1 : min(start + 5, T) + 1]
         nats, after = pupil.nats(inputs, targets, state)
-        optimizer.zero_grad()
+        pupil.zero_grad()
         nats.mean().backward()
         with torch.no_grad():
             back = [
                 DYNAMIC.dynamic_decay * (end - now)
                 for now, end in zip(pupil.parameters(), trained.parameters(), strict=True)
             ]
-            optimizer.step()
+            if optimizer:
+                optimizer.step()
+            else:
+                for parameter in pupil.parameters():
+                    parameter -= DYNAMIC.dynamic * (0 if parameter.grad is None else parameter.grad)
             torch._foreach_add_(list(pupil.parameters()), back)
         state = detach(after)
         wanted.append(nats.detach())

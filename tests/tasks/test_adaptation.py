@@ -1,6 +1,7 @@
 """A language model in use that adapts to what it reads: the pipeline."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,14 @@ from ensue.errors import EnsueError
 from language_pipelines import TEXT, pipeline_of
 
 
+def test_an_evaluation_is_the_scores_of_the_tokens(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT[:32], encoding="utf-8")
+    model = pipeline_of("characters").with_adaptation(cache=50, dynamic=0.3, dynamic_segment=16)
+    scores = model.evaluate(tmp_path / "text.txt")
+    assert scores.nats_per_token * scores.tokens == pytest.approx(sum(token.nats for token in model.score(TEXT[:32])))
+
+
+@pytest.mark.slow
 def test_all_that_scores_reads_the_text_in_order(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     plain = pipeline_of("characters")
@@ -41,3 +50,10 @@ def test_samples_go_on_from_what_was_learned() -> None:
     assert "".join(model.generate("The sea was calm.", max_tokens=12, temperature=0)) == alone
     (found,) = model.search("The sea was calm.", beams=1, max_tokens=12)
     assert found.text == alone
+
+
+@pytest.mark.parametrize("options", [{"cache": 9}, {"dynamic": 0.5}])
+def test_a_text_is_written_without_a_prompt(options: dict[str, Any]) -> None:
+    """Nothing was read, so there was no state: this ended in an AttributeError."""
+    model = pipeline_of("characters").with_adaptation(**options)
+    assert len(model.samples("", 2, max_tokens=3, temperature=0)) == 2
