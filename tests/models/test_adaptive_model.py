@@ -81,7 +81,7 @@ def test_dynamic_evaluation_is_sgd(by_torch: bool) -> None:
                 optimizer.step()
             else:
                 for parameter in pupil.parameters():
-                    parameter -= DYNAMIC.dynamic * (0 if parameter.grad is None else parameter.grad)
+                    parameter.sub_(0 if parameter.grad is None else DYNAMIC.dynamic * parameter.grad)
             torch._foreach_add_(list(pupil.parameters()), back)
         state = detach(after)
         wanted.append(nats.detach())
