@@ -165,9 +165,8 @@ class AdaptiveModel(nn.Module):
     def settled(self, state: State, next_ids: Int[Tensor, " B"]) -> State:
         """The state in which the beginning of a segment is learned too; `next_ids` are the tokens that come next."""
         state = self.init_state(len(next_ids)) if state is None else state
-        return concatenate_rows(
-            [self._settled(*row) for row in zip(_single_rows(state, len(next_ids)), next_ids, strict=True)]
-        )
+        rows = zip(_single_rows(state, len(next_ids)), next_ids, strict=True)
+        return concatenate_rows([self._settled(*row) for row in rows])
 
     def _settled(self, state: AdaptiveState, next_id: Tensor) -> AdaptiveState:
         lessons = state.lessons
