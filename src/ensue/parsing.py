@@ -7,6 +7,7 @@ the file's name to the message.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import tomllib
@@ -21,6 +22,10 @@ MAX_TOML = 1 << 20
 _PART = r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\."""
 _LONG_KEY = re.compile(rf"(?:^[ \t[]*|[{{,])(?:{_PART}){{{MAX_DEPTH}}}", re.MULTILINE)
 """Matches a TOML key of more than `MAX_DEPTH` parts; the parser takes time with the square of their number."""
+_NESTING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{}]', re.DOTALL)
+"""Matches a JSON string, or a bracket outside strings."""
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
+"""Numbers of the errors for a path that leads nowhere; the last one is that of a glob on Windows."""
 
 
 class ParseError(ValueError):
@@ -51,6 +56,20 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     return value
 
 
+def asked(path: Path) -> Path:
+    """The path itself. Raises OSError if the system refuses to say what is there: `Path.exists` and the like hide that
+    since Python 3.14.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise
+    except ValueError:  # a NUL character: nothing can be there
+        pass
+    return path
+
+
 def read_bounded(path: Path, limit: int) -> bytes:
     """The bytes of a file.
 
@@ -64,6 +83,19 @@ def read_bounded(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise ParseError(f"not a file of this kind: more than {limit:,} bytes")
     return content
+
+
+def is_too_deep(error: json.JSONDecodeError, start: int = 0) -> bool:
+    """Whether the JSON from `start` to the error is nested more than `MAX_DEPTH` deep.
+
+    It depends on the version of Python whether its parser sees the error or the depth first.
+    """
+    depth = 0
+    for match in _NESTING.finditer(error.doc, start, error.pos):
+        depth += (match[0] in "[{") - (match[0] in "]}")
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def shown(value: Any, most: int = 60) -> str:
@@ -88,6 +120,8 @@ def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
     except ParseError:
         raise
     except json.JSONDecodeError as error:
+        if is_too_deep(error):
+            raise _too_deep(kind) from None
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ParseError(f"not {kind} ({error.msg} in {line}column {error.colno})") from None
     except tomllib.TOMLDecodeError as error:

@@ -93,6 +93,7 @@ def test_only_an_array_of_objects_is_one(text: str, is_array: bool, size: int) -
         ('[{"a": 1}]\n\nx', r"x:3: expected nothing behind the end of the array, found 'x'$"),
         ('[{"a": 1},\n{"b\n": 2}]', r"x:2: not JSON \(Invalid control character at\)$"),
         ('[{"a": 1},\n{"b": [1', r"x:2: not JSON \(Expecting ',' delimiter\)$"),
+        ('[{"a": 1},\n' + "[" * 65, r"x:2: not JSON that can be read: nested more than 64 deep$"),
         ('[{"a": 1},\n' + "[" * 10_000, r"x:2: not JSON that can be read: nested more than 64 deep$"),
     ],
 )

@@ -225,6 +225,12 @@ def test_globs_are_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert TextSource(pattern).paths == tuple(sorted(expected)), pattern
 
 
+def test_what_pathlib_hides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, ask in (("exists", os.path.exists), ("is_file", os.path.isfile), ("is_dir", os.path.isdir)):
+        monkeypatch.setattr(Path, name, lambda path, ask=ask: ask(path))  # as Python 3.14 does
+    assert "cannot be read (File name too long)" in complaint(tmp_path / ("x" * 300))
+
+
 def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     assert complaint(tmp_path / "link") == f"{tmp_path / 'link'}: a link to {tmp_path / 'gone'}, which is not there"

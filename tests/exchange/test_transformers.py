@@ -241,6 +241,7 @@ def causal_models() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], dic
         }.items()},
         **{name: (partial(llama, **keys), lambda: byte_level(["<|endoftext|>"], first=False), end) for name, keys in {
             "llama": {}, "smollm": {"tie_word_embeddings": True, "num_key_value_heads": 2},
+            "mistral": {"kind": "Mistral", "num_key_value_heads": 2, "sliding_window": None},
         }.items()},
     }  # fmt: skip
 
@@ -253,9 +254,10 @@ def neox(**keys: Any) -> Any:
     return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**DECODER, **keys))
 
 
-def llama(**keys: Any) -> Any:
+def llama(kind: str = "Llama", **keys: Any) -> Any:
     rope = {"rope_type": "default", "rope_theta": 100.0}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER, rope_parameters=rope, **keys))
+    config = getattr(transformers, f"{kind}Config")(**DECODER, rope_parameters=rope, **keys)
+    return getattr(transformers, f"{kind}ForCausalLM")(config)
 
 
 @pytest.mark.parametrize("name", causal_models())
@@ -269,7 +271,7 @@ def test_causal_models_both_ways(name: str, tmp_path: Path) -> None:
     h, _ = model.read(ids)
     close(h, expected.hidden_states[-1], 1e-5)
     close(model(ids)[0], expected.logits, 1e-4)
-    if name in ("llama", "smollm"):
+    if name in ("llama", "smollm", "mistral"):
         with pytest.raises(EnsueError, match=r"encoder\.norm_kind = rms"):
             export_run(tmp_path / "run", tmp_path / "back")
         return

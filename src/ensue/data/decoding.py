@@ -22,6 +22,11 @@ MAX_CHARACTERS = 1 << 24
 """A longer line, record or text is an error: a quote that is not closed or a file without line ends must not fill the
 memory."""
 COMPRESSED = {".xz", ".gz"}
+MARKS = {
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+}
+"""The byte order marks with which a text in these encodings begins."""
 OF_HOSTS = {"idna", "punycode"}
 """Encodings of host names. Python lists them with those of texts; their time grows with the square of the length."""
 
@@ -78,24 +83,25 @@ def decoded(path: Path, encoding: str) -> Iterator[str]:
 def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
     """`decoded` for bytes in blocks, of which the last one is empty; `name` is for messages."""
     decoder = codecs.getincrementaldecoder("utf-8" if encoding == "utf-8-sig" else encoding)()
-    line, column, at_start, binary = 1, 1, True, ""
+    line, column, at_start, binary, opening = 1, 1, True, "", b""
     for number, block in enumerate(blocks):
         if number == 0 and (binary := _binary_format(block)) and b"\0" in block:
             raise DataError(binary, name)
+        opening += block[: 4 - len(opening)]
         before = decoder.getstate()
         try:
             text = decoder.decode(block, final=not block)
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
+            if binary:
+                raise DataError(binary, name) from None
+            if not isinstance(error, UnicodeDecodeError) or not opening.startswith(MARKS.get(encoding, b"")):
+                raise DataError(f"not {encoding.upper()} (it begins without a byte order mark)", name, line) from None
             decoder.setstate(before)
             valid = max(0, error.start - (len(error.object) - len(block)))  # the decoder may have kept some bytes
             text = ""
-            with suppress(UnicodeError):  # what stands before may be wrong by itself: without a byte order mark, say
+            with suppress(UnicodeError):  # what stands before may be wrong by itself
                 text = _without_mark(decoder.decode(block[:valid]), encoding, at_start)
-            if binary:
-                raise DataError(binary, name) from None
             raise _undecodable(name, encoding, error, *_advance(line, column, text)) from None
-        except UnicodeError as error:  # UTF-16 and UTF-32 without a byte order mark
-            raise DataError(f"not {encoding.upper()} ({' '.join(str(error).split())})", name, line) from None
         if text:
             text = _without_mark(text, encoding, at_start)
             at_start = False

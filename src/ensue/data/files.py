@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ensue.data.row_files import DatasetName
 from ensue.errors import DataError, nearest
+from ensue.parsing import asked
 
 FORMAT_OPTION = "--format (in training --set data.format=...)"
 """Where the user says what the format is."""
@@ -37,7 +38,7 @@ def files_of(location: str | Path) -> tuple[Path, ...]:
 def all_files(location: str | Path) -> tuple[Path, ...]:
     """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
     with readable(location):
-        path = expanded(location)
+        path = asked(expanded(location))
         if DatasetName.parse(str(location)) or (str(location) and path.is_file()):
             return (path,)
         if str(location) and path.is_dir():
@@ -124,6 +125,7 @@ def _matches(location: str | Path, pattern: Path) -> tuple[Path, ...]:
 
 def _expand(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
     """The regular files that match the parts of a pattern below a folder; `**` stands for any number of folders."""
+    asked(folder)
     if not parts:
         if folder.is_file():
             yield folder

@@ -9,7 +9,7 @@ from itertools import chain
 
 from ensue.data.decoding import MAX_CHARACTERS
 from ensue.errors import DataError
-from ensue.parsing import MAX_DEPTH
+from ensue.parsing import MAX_DEPTH, is_too_deep
 
 _OPENING = re.compile(r"\[\s*+(?:\{\s*+(?:[\"}]|\Z)|\Z)")
 _COMPLETE_OPENING = re.compile(r"\[\s*+\{\s*+[\"}]")
@@ -97,15 +97,18 @@ class _Text:
             try:
                 _, end = _DECODER.raw_decode(self._held, self._start + place)
             except json.JSONDecodeError as error:
-                wrong = error.pos - self._start
-                if self.left - place > MAX_CHARACTERS:
+                begin, wrong = self._start + place, error.pos - self._start
+                is_long = self.left - place > MAX_CHARACTERS
+                if not is_long and self._more(self.left - place):
+                    continue
+                if is_too_deep(error, begin):
+                    raise self._too_deep(place) from None
+                if is_long:
                     what = f"a value of more than {MAX_CHARACTERS:,} characters, or not JSON ({error.msg})"
                     raise self.error(place, what, shown=False) from None
-                if not self._more(self.left - place):
-                    raise self.error(wrong, f"not JSON ({error.msg})", shown=False) from None
+                raise self.error(wrong, f"not JSON ({error.msg})", shown=False) from None
             except RecursionError:
-                what = f"not JSON that can be read: nested more than {MAX_DEPTH} deep"
-                raise self.error(place, what, shown=False) from None
+                raise self._too_deep(place) from None
             else:
                 if end < len(self._held) or self._held[end - 1] in '}]"' or not self._more(1):
                     return end - self._start
@@ -124,6 +127,9 @@ class _Text:
         if shown:
             message += f", found {self.sign(place)!r}" if self.sign(place) else ", found the end"
         return DataError(message, self._name, self.line_of(place))
+
+    def _too_deep(self, place: int) -> DataError:
+        return self.error(place, f"not JSON that can be read: nested more than {MAX_DEPTH} deep", shown=False)
 
     def _more(self, count: int) -> bool:
         """Holds at least `count` more characters, if there are as many; returns False if there are none.

@@ -21,6 +21,7 @@ from ensue.data.lines import Lines
 from ensue.data.row_files import DatasetName, dataset_files, find_dataset
 from ensue.data.row_formats import files_read
 from ensue.errors import DataError
+from ensue.parsing import asked
 from ensue.text.boundaries import last_boundary
 
 PIECE_CHARACTERS = 1 << 20
@@ -151,7 +152,7 @@ def _sha256(path: Path) -> bytes:
 def is_stream(path: str) -> bool:
     """Whether a path can be read only once: "-", which is stdin, or a pipe or device such as `<(...)`."""
     with readable(path):
-        found = expanded(path)
+        found = asked(expanded(path))
         return path == "-" or (found.exists() and not found.is_file() and not found.is_dir())
 
 

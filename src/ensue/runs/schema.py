@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from ensue.errors import RunError
-from ensue.parsing import UNIQUE_KEYS, ParseError, parse_json, shown
+from ensue.parsing import UNIQUE_KEYS, ParseError, asked, parse_json, shown
 from ensue.stored import Stored
 from ensue.tasks import task_entries
 
@@ -194,7 +194,7 @@ def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str |
 
 def check_is_run(path: Path) -> None:
     """Raises RunError unless there is a run directory."""
-    if not path.is_dir():
+    if not asked(path).is_dir():
         raise RunError(f"{path}: no such run directory")
     if not (path / "config.json").exists():
         raise RunError(f"{path}: not a run directory: it has no config.json")

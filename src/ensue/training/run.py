@@ -20,6 +20,7 @@ from torch import nn
 
 from ensue.errors import RecipeError, RunError
 from ensue.models.modules import count_parameters
+from ensue.parsing import asked
 from ensue.ranks import Ranks, ranks, together
 from ensue.recipe import BUDGETS, Recipe, going_on
 from ensue.runs.card import write_card
@@ -163,7 +164,7 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
     """The recipe to train, checked against the run directory."""
     if not re.fullmatch("[^\ud800-\udfff]*", str(run.path)):  # weights could not be written there, at the end
         raise RunError(f"{run.path}: a name that is not UTF-8; --out names a directory")
-    if run.path.exists() and not run.path.is_dir():
+    if asked(run.path).exists() and not run.path.is_dir():
         raise RunError(f"{run.path}: is a file; --out names a directory")
     if resume and overwrite:
         raise RunError("--resume goes on with a run and --overwrite removes it; choose one")
