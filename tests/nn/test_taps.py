@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.nn import (
@@ -147,12 +148,18 @@ BY_DEFAULT = ("lstm", "gru after", "qrnn", "clockwork", "attention", "scaled-dot
 
 @pytest.mark.parametrize("name", some_slow(REPLACED, *BY_DEFAULT))
 def test_what_is_put_in_place_of_a_value_goes_on_in_its_place(name: str) -> None:
-    """Nothing of the value itself is left in the outputs, and all that is put there is."""
+    """Nothing of the value itself is left in the outputs, and all that is put there is. It is not the same for all
+    features: a layer normalization takes their mean away.
+    """
     layer = REPLACED[name].layer
     x = inputs(layer)
     for tap in tap_names(layer):
         stands = torch.zeros((), dtype=x.dtype, requires_grad=True)
-        with watch(layer, tap) as was, replace(layer, {tap: lambda value, by=stands: by + 0.3 * value.detach()}):
+
+        def put(value: Tensor, by: Tensor = stands) -> Tensor:
+            return by * torch.linspace(1, 2, value.shape[-1], dtype=by.dtype) + 0.3 * value.detach()
+
+        with watch(layer, tap) as was, replace(layer, {tap: put}):
             y, _ = layer(x, start(layer))
         of_stand, *left = torch.autograd.grad(y.sin().sum(), [stands, *was[tap]], allow_unused=True)
         assert of_stand is not None, tap

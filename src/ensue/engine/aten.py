@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,8 +63,8 @@ def _pointwise(op: str) -> Handler:
 
 
 def _alike(nodes: Nodes, args: Sequence[Any]) -> list[Node]:
-    """The nodes of arguments, broadcast to one shape."""
-    shape = torch.broadcast_shapes(*(arg.shape for arg in args if isinstance(arg, Tensor)))  # type: ignore[no-untyped-call]
+    """The nodes of arguments, broadcast to one shape; by numpy, since torch's own function imports sympy."""
+    shape = torch.Size(np.broadcast_shapes(*(arg.shape for arg in args if isinstance(arg, Tensor))))
     return [nodes.wide(arg, shape) for arg in args]
 
 

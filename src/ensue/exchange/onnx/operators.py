@@ -239,7 +239,7 @@ HANDLERS: dict[str, Handler] = {
         for name, op in {
             "neg": "Neg", "sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "exp": "Exp", "log": "Log",
             "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "erf": "Erf", "abs": "Abs", "reciprocal": "Reciprocal",
-            "sign": "Sign", "floor": "Floor", "logical_not": "Not", "bitwise_not": "Not",
+            "sign": "Sign", "ceil": "Ceil", "floor": "Floor", "logical_not": "Not", "bitwise_not": "Not",
         }.items()
     },
     **{name: _compared(op) for name, op in {
