@@ -30,8 +30,8 @@ class LRU(Recurrent):
         s' = λ ⊙ s + e^γ ⊙ (B x)        λ = exp(-e^ν + i e^θ)        v = Re(C s') + D x
         g = silu(norm(v))               y = (W g + b) ⊙ σ(V g + c)
 
-    s, λ (n,) and B (n, d_in) are complex. At the start |λ| is between the numbers of `radius`, the angle of λ is below
-    `angle`, and e^γ = √(1 - |λ|²), which keeps s as large as B x. n, `d_state`, is `d_out` unless given.
+    s, λ (n,) and B (n, d_in) are complex. At the start the modulus r of λ is between the numbers of `radius`, its angle
+    is below `angle`, and e^γ = √(1 - r²), which keeps s as large as B x. n, `d_state`, is `d_out` unless given.
 
     `weight_input` (2 n, d_in) stacks the real and the imaginary part of B. `weight_state` (d_out, 2 n) has those of C
     side by side, the second with its sign turned. `weight_output` (2 d_out, d_out) stacks W and V, and `bias` b and c.

@@ -28,7 +28,7 @@ class MLSTM(Recurrent):
     """The LSTM with matrix memory of the xLSTM (Beck et al. 2024, eqs. 19 to 27). For each head, with d features:
 
         q = W_q x        k = W_k x / √d        v = W_v x        i = exp(w_i x + b_i)        f = σ(w_f x + b_f)
-        C' = f C + i v kᵀ        n' = f n + i k        h = σ(W_o x + b_o) ⊙ C' q / max(|n'ᵀ q|, 1)
+        C' = f C + i v kᵀ        n' = f n + i k        h = σ(W_o x + b_o) ⊙ C' q / max(abs(n'ᵀ q), 1)
 
     Stabilized: m' = max(log f + m, log i); C and n are kept divided by e^m, as in `SLSTM`. The gates i and f are one
     number for a head. `weight_input` (4 d_out, d_in) stacks W_q, W_k, W_v and W_o, each head by head, `weight_gates`
