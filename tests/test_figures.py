@@ -34,7 +34,7 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 78_527,
+    "Python lines of `src`": 78_565,
     "files of `src`": 582,
     "files of `tasks`": 152,
     "files loose in `tasks`": 2,

@@ -3,12 +3,15 @@
 import asyncio
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 from ensue.serving.admission import Amounts
+from ensue.serving.refusal import Refusal
+from ensue.serving.row import SessionState
+from ensue.serving.sessions import Sessions
 from serving.client import Client
 from serving.conftest import TEXT, language_pipeline
 
@@ -183,6 +186,70 @@ def test_a_session_goes_on(sea: Client, model: str) -> None:
     assert then + rest == whole
     for _ in range(4):  # longer than a context
         assert written(sea, model=model, prompt="calm", max_tokens=4, session="a")["usage"]["prompt_tokens"] == 4
+
+
+def test_requests_of_a_session_are_undone(sea: Client) -> None:
+    def goes_on(prompt: str, undo: int = 0) -> str:
+        answer = written(sea, prompt=prompt, max_tokens=6, temperature=0, session="undone", undo=undo)
+        found: str = answer["choices"][0]["text"]
+        return found
+
+    first, second, third = (goes_on(prompt) for prompt in ("The sea", " was", " calm"))
+    assert goes_on(" calm", undo=1) == third
+    assert goes_on(" was", undo=2) == second
+    assert goes_on("The sea", undo=2) == first
+    refused = sea.post(PATH, asked(session="undone", undo=2))
+    assert (refused.status, refused.json["error"]["code"]) == (400, "cannot_undo")
+    assert refused.json["error"]["message"] == "undo: 2; the session has 1 requests that can be undone"
+    assert goes_on(" was") == second  # a request that is refused changes nothing
+    assert sea.post(PATH, asked(undo=1)).json["error"]["param"] == "undo"
+
+
+def test_a_session_remembers_eight_requests() -> None:
+    sessions, states = Sessions(2, 60, depth=8), [cast("SessionState", n) for n in range(12)]
+    for state in states:
+        sessions.begin("a")
+        sessions.end("a", state)
+
+    def before(undo: int) -> SessionState | None:
+        found = sessions.begin("a", undo)
+        sessions.end("a", None)
+        return found
+
+    assert [before(undo) for undo in range(9)] == states[:2:-1]
+    with pytest.raises(Refusal, match="9; the session has 8 requests"):
+        sessions.begin("a", 9)
+    sessions.begin("a", 3)
+    sessions.end("a", states[0], 3)
+    assert [before(undo) for undo in range(7)] == [states[n] for n in (0, 8, 7, 6, 5, 4, 3)]
+
+
+@pytest.mark.parametrize("adaptation", [{"cache": 40, "cache_weight": 0.5}, {"dynamic": 0.5, "dynamic_segment": 4}])
+def test_what_a_session_has_read_changes_what_it_expects(serve: Any, adaptation: dict[str, Any]) -> None:
+    """As `with_adaptation` in Python; private to the session, until it is undone."""
+    own = language_pipeline()
+    adapted = own.with_adaptation(**adaptation)
+    client, _ = serve({"lstm": adapted})
+    read, prompt = "calm calm calm calm calm", " cal"
+    ask = {"prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 0}
+
+    def nats(**fields: Any) -> list[float]:
+        answer = written(client, prompt=prompt, max_tokens=5, logprobs=0, temperature=0, **fields)
+        found: list[float] = answer["choices"][0]["logprobs"]["token_logprobs"]
+        return found
+
+    alone = nats()
+    assert nats(session="a") == pytest.approx(alone)
+    written(client, prompt=read, max_tokens=0, session="b")
+    learned = nats(session="b")
+    assert learned != pytest.approx(alone)
+    scores = adapted.score(read + prompt)
+    assert written(client, **(ask | {"prompt": read + prompt}))["choices"][0]["logprobs"]["token_logprobs"][1:] == (
+        pytest.approx([-token.nats for token in scores][1:], abs=1e-5)
+    )
+    assert nats(session="b", undo=2) == pytest.approx(alone)
+    assert nats() == pytest.approx(alone)
+    assert language_pipeline().score(read)[3].nats == own.score(read)[3].nats
 
 
 def test_whoever_leaves_frees_the_place(serve: Any) -> None:

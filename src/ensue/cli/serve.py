@@ -6,18 +6,20 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, OneThreadOption
+from ensue.cli.options import DeviceOption, OneThreadOption, taken_adaptation, with_settings
 from ensue.console.mistakes import mistake
 from ensue.errors import EnsueError, in_one_line
+from ensue.models.adaptation import Adaptation
 from ensue.notices import say_once
 
 PACKAGES = ("starlette", "uvicorn", "httptools", "prometheus_client")
 
 
+@with_settings(Adaptation, after="drain_seconds")
 def serve(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or hf:NAME; their names are the models' ids.")],
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
@@ -36,6 +38,7 @@ def serve(
     drain_seconds: Annotated[float, typer.Option(min=0, help="The time for open answers after SIGTERM.")] = 30.0,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    **adaptation: Any,
 ) -> None:
     """Serve models over HTTP."""
     from ensue.runs.hub import found_run
@@ -62,7 +65,7 @@ def serve(
 
         run_server(
             runs, sock, host=host, device=device, threads=threads or 1, key=key, hosts=trusted_host or [],
-            limits=limits, has_sessions=processes == 1,
+            limits=limits, has_sessions=processes == 1, adaptation=taken_adaptation(adaptation),
         )  # fmt: skip
 
     if processes == 1:

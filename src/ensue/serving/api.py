@@ -1,7 +1,7 @@
 """The types of requests and answers: what is checked, and what the OpenAPI document is made of.
 
 The requests of completions, embeddings and models have the fields of OpenAI's API. A field that is not here is refused,
-as it is there. `session`, `top_k` and `min_p` are ours.
+as it is there. `session`, `undo`, `top_k` and `min_p` are ours.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ class CompletionRequest(SampledRequest):
     )
     session: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """A name under which the state is kept after the answer; a request with the same name goes on from there."""
+    undo: Annotated[int, Field(ge=0)] = 0
+    """The latest requests of the session that are undone before this one."""
     suffix: str | None = None
     user: str | None = None
 
@@ -144,6 +146,8 @@ class CompletionRequest(SampledRequest):
             raise wrong("stop", f"expected strings of 1 to {STOP_CHARACTERS} characters")
         if self.session is not None and (len(self.prompts) > 1 or self.num_rows > 1 or self.echo):
             raise wrong("session", "a session takes one prompt, one choice and no echo")
+        if self.undo and self.session is None:
+            raise wrong("undo", "requests of a session are undone, and there is no session")
         if self.most_tokens > limits.tokens:
             raise wrong("max_tokens", f"{self.most_tokens} tokens in all; at most {limits.tokens} in a request")
         if self.most_bytes > limits.answers:

@@ -122,7 +122,7 @@ class Completions:
             return None
         if not self.service.has_sessions:
             raise wrong("session", "a server of several processes keeps no sessions", "unsupported_parameter")
-        return completion.model.sessions.begin(name)
+        return completion.model.sessions.begin(name, completion.request.undo)
 
     def _ending(self, request: Request, completion: Completion) -> Callable[[], None]:
         """The function that is called once when a request ends, however it does."""
@@ -133,8 +133,9 @@ class Completions:
             writing.has_left = True
             if loop is not None and not is_done:
                 loop.wake()
-            if completion.request.session is not None:
-                completion.model.sessions.end(completion.request.session, writing.session_state if is_done else None)
+            if (name := completion.request.session) is not None:
+                after = writing.session_state if is_done else None
+                completion.model.sessions.end(name, after, completion.request.undo)
             usage = completion.usage()
             request.scope["noted"].update(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 

@@ -71,6 +71,8 @@ class Limits:
     sessions: int = 64
     """The sessions that a model keeps; the one that was not used for longest goes first."""
     session_seconds: float = 3600.0
+    session_undo: int = 8
+    """The latest requests of a session that can be undone."""
     headers_seconds: float = 10.0
     """From the first byte of a connection, or the last answer, to the end of the headers."""
     body_seconds: float = 30.0

@@ -158,6 +158,8 @@ class Loop:
     def _begin(self, prompt: Prompt) -> None:
         """The rows of a prompt that is read wait for room."""
         state = self.model.init_state(1) if prompt.state is None else prompt.state
+        if getattr(self.model, "reads_alone", False):
+            state = self.model.settled(state, torch.from_numpy(prompt.ids[-1:]).to(device_of(self.model)))
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
             if row.left > 0:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from ensue.engine import CachedWeights
+from ensue.errors import EnsueError
 from ensue.library import load
 from ensue.runs.directory import RunDirectory
 from ensue.serving.api import Model
@@ -34,20 +36,32 @@ class Served:
         commands = set(entry.commands) - ({"generate"} if pipeline.generates_files else set())
         self.routes = [path for command, path in paths.items() if command in commands]
         self.created = int(time.time())
-        self.sessions = Sessions(limits.sessions, limits.session_seconds)
+        self.sessions = Sessions(limits.sessions, limits.session_seconds, limits.session_undo)
         weights = CachedWeights()
         self.worker = Worker(f"worker of {self.name}", weights.used, long=long)
         """The thread that computes text by text, so that each gets what it would get alone."""
         self.loop: Loop | None = None
         if "generate" in commands:
             self.loop = Loop(
-                pipeline.model, rows=limits.rows, weights=weights, metrics=metrics, name=self.name, report=report
+                getattr(pipeline, "reader", pipeline.model),
+                rows=limits.rows,
+                weights=weights,
+                metrics=metrics,
+                name=self.name,
+                report=report,
             )
 
     @classmethod
-    def of(cls, run: Path, *, device: str, **options: Any) -> Self:
-        """The model of a run directory. Raises EnsueError if it cannot be loaded."""
-        return cls(name_of(run), load(run, device=device), RunDirectory(run).entry, **options)
+    def of(
+        cls, run: Path, *, device: str, adaptation: Mapping[str, object] = MappingProxyType({}), **options: Any
+    ) -> Self:
+        """The model of a run directory, which adapts to what it reads. Raises EnsueError if it cannot be loaded."""
+        pipeline, entry = load(run, device=device), RunDirectory(run).entry
+        if adaptation:
+            if not hasattr(pipeline, "with_adaptation"):
+                raise EnsueError(f"{run}: only a language model adapts to what it reads, and this is a {entry.what}")
+            pipeline = pipeline.with_adaptation(**adaptation)
+        return cls(name_of(run), pipeline, entry, **options)
 
     def described(self) -> Model:
         """The model in the list of models."""

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -35,7 +35,7 @@ SWITCH_SECONDS = 0.0005
 
 def serve(
     runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, threads: int, key: str | None,
-    hosts: Sequence[str], limits: Limits, has_sessions: bool,
+    hosts: Sequence[str], limits: Limits, has_sessions: bool, adaptation: Mapping[str, object],
 ) -> None:  # fmt: skip
     """Serves until SIGTERM or SIGINT. Raises EnsueError if a run cannot be loaded."""
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -45,7 +45,7 @@ def serve(
         limits=limits, metrics=metrics, key=key, hosts=trusted, report=report, log=log, has_sessions=has_sessions
     )
     server = Server(service)
-    loading = Loading(server, runs, device, threads)
+    loading = Loading(server, runs, threads, device=device, adaptation=adaptation)
     loading.start()
     server.run(sockets=[sock])
     loading.join()
@@ -91,9 +91,9 @@ class Server(uvicorn.Server):
 class Loading(Thread):
     """Imports torch and loads the models while the server already answers that it is loading."""
 
-    def __init__(self, server: Server, runs: Sequence[Path], device: str, threads: int) -> None:
+    def __init__(self, server: Server, runs: Sequence[Path], threads: int, **options: Any) -> None:
         super().__init__(name="loading", daemon=True)
-        self.server, self.runs, self.device, self.threads = server, runs, device, threads
+        self.server, self.runs, self.threads, self.options = server, runs, threads, options
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -114,12 +114,12 @@ class Loading(Thread):
         models = [
             Served.of(
                 run,
-                device=self.device,
                 paths=PATHS,
                 limits=service.limits,
                 metrics=service.metrics,
                 report=report,
                 long=service.long,
+                **self.options,
             )
             for run in self.runs
         ]

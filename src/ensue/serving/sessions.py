@@ -1,47 +1,59 @@
-"""Sessions: what a conversation goes on from, kept under a name between two requests."""
+"""Sessions: the states that a conversation goes on from, kept under a name between two requests."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 
-from ensue.serving.refusal import Refusal
+from ensue.serving.refusal import Refusal, wrong
 from ensue.serving.row import SessionState
 
 
 class Sessions:
     """The sessions of a model, in the thread of the event loop.
 
-    A state is a value, so a request that fails or whose client leaves changes nothing: the session is as before.
+    A state is a value, so a request that fails or whose client leaves changes nothing: the session is as before. To
+    undo requests is to go on from a state before them. A session has the states after its latest `depth` + 1 requests.
     """
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self.most, self.seconds = most, seconds
-        self._kept: OrderedDict[str, tuple[float, SessionState]] = OrderedDict()
+    def __init__(self, most: int, seconds: float, depth: int) -> None:
+        self.most, self.seconds, self.depth = most, seconds, depth
+        self._kept: OrderedDict[str, tuple[float, list[SessionState | None]]] = OrderedDict()
+        """When each was last used, and its states: None before the first request."""
         self._in_use: set[str] = set()
 
     def __len__(self) -> int:
         self._forget()
         return len(self._kept)
 
-    def begin(self, name: str) -> SessionState | None:
-        """The state of the session; None if it is new. Raises Refusal (409) while another request goes on with it.
+    def begin(self, name: str, undo: int = 0) -> SessionState | None:
+        """The state of the session before its latest `undo` requests; None at its beginning.
 
-        `end` has to follow.
+        Raises Refusal (409) while another request goes on with it, and (400) if it has no state so far back. `end` has
+        to follow if nothing is raised.
         """
         if name in self._in_use:
             raise Refusal(409, "another request goes on with this session", param="session", code="session_in_use")
         self._forget()
+        states = self._states(name)
+        if undo >= len(states):
+            said = f"{undo}; the session has {len(states) - 1} requests that can be undone"
+            raise wrong("undo", said, "cannot_undo")
         self._in_use.add(name)
-        return self._kept[name][1] if name in self._kept else None
+        return states[-1 - undo]
 
-    def end(self, name: str, state: SessionState | None) -> None:
-        """Keeps what the next request goes on from; None leaves it as it was."""
+    def end(self, name: str, state: SessionState | None, undo: int = 0) -> None:
+        """Keeps the state that the next request goes on from; None leaves the session as it was."""
         self._in_use.discard(name)
         if state is not None:
-            self._kept[name] = time.monotonic(), state
+            states = self._states(name)
+            before = states[: len(states) - undo][-self.depth :] if self.depth else []
+            self._kept[name] = time.monotonic(), [*before, state]
             self._kept.move_to_end(name)
         self._forget()
+
+    def _states(self, name: str) -> list[SessionState | None]:
+        return self._kept[name][1] if name in self._kept else [None]
 
     def _forget(self) -> None:
         """The oldest go, beyond the number that is kept and after their time."""
