@@ -30,6 +30,7 @@ from ensue.nn import (
     Zoneout,
 )
 from ensue.nn.recurrent.clockwork import ClockworkUnits
+from ensue.nn.recurrent.gated_deltanet import GatedDeltaInputs, GatedDeltaRule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
 from ensue.types import State, leaves, map_state
 
@@ -66,6 +67,8 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "lem": LEM,
     "slstm": lambda d_in, d: SLSTM(d_in, 3 * d, num_heads=3),
     "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
+    "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
+    "gated delta rule": lambda d_in, d: GatedDeltaRule(8 * d + 4, 2 * d, num_heads=2),
     "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
     "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).given_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),

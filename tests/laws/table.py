@@ -33,6 +33,7 @@ from ensue.nn import (
     Dropout,
     Elman,
     FromContext,
+    GatedDeltaNet,
     GridLSTM,
     HardAttention,
     Highway,
@@ -65,6 +66,7 @@ from ensue.nn import (
 )
 from ensue.nn.attention.attentional import FedCell
 from ensue.nn.recurrent.clockwork import ClockworkUnits
+from ensue.nn.recurrent.gated_deltanet import GatedDeltaInputs, GatedDeltaRule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
 from ensue.nn.recurrent.qrnn import FoPooling
 from ensue.testing.laws import Subject
@@ -145,6 +147,9 @@ SUBJECTS = [
     Subject("lem", lambda: LEM(D, D_OUT, longest_step=0.5)),
     Subject("slstm", lambda: SLSTM(D, 9, num_heads=3)),
     Subject("mlstm", lambda: MLSTM(D, 9, num_heads=3)),
+    Subject("gated deltanet", lambda: GatedDeltaNet(D, 9, num_heads=3)),
+    Subject("what a gated deltanet reads", lambda: GatedDeltaInputs(D, 4, num_heads=2), is_slow=True),
+    Subject("rule of a gated deltanet", lambda: GatedDeltaRule(4 * 9 + 6, 9, num_heads=3), is_slow=True),
     Subject("minlstm", lambda: MinLSTM(D, D_OUT)),
     Subject("qrnn", lambda: QRNN(D, D_OUT)),
     Subject("pooling of a qrnn", lambda: FoPooling(D, D_OUT)),

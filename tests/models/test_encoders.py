@@ -24,6 +24,7 @@ from ensue.nn import (
     DepthGatedLSTM,
     ElementDropout,
     Elman,
+    GatedDeltaNet,
     GridLSTM,
     LayerNormLSTM,
     MinGRU,
@@ -66,6 +67,7 @@ CELLS = {
     "lem": LEM,
     "slstm": SLSTM,
     "mlstm": MLSTM,
+    "gated-deltanet": GatedDeltaNet,
     "qrnn": QRNN,
 }
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]

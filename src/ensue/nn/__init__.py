@@ -45,7 +45,9 @@ from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
 from ensue.nn.recurrent.context import ContextState, FromContext, WithContext
+from ensue.nn.recurrent.delta_rule import DeltaState, LastState
 from ensue.nn.recurrent.elman import Elman, ElmanState
+from ensue.nn.recurrent.gated_deltanet import GatedDeltaNet
 from ensue.nn.recurrent.gru import GRU, GRUState
 from ensue.nn.recurrent.lem import LEM, LEMState
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
@@ -93,6 +95,7 @@ __all__ = [
     "CoupledLSTM",
     "CrossAttention",
     "DecoderBlockState",
+    "DeltaState",
     "DepthGatedLSTM",
     "DotAttention",
     "Dropout",
@@ -103,6 +106,7 @@ __all__ = [
     "FirstPooling",
     "FromContext",
     "GRUState",
+    "GatedDeltaNet",
     "GridLSTM",
     "HardAttention",
     "Highway",
@@ -115,6 +119,7 @@ __all__ = [
     "LRUState",
     "LSTMState",
     "LastPooling",
+    "LastState",
     "LayerNormLSTM",
     "LearnedPositions",
     "LegalTags",

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.engine import executing
-from ensue.nn import LEM, LRU, MLSTM, SLSTM, MogrifierLSTM, Recurrent
+from ensue.nn import LEM, LRU, MLSTM, SLSTM, GatedDeltaNet, MogrifierLSTM, SequenceLayer
+from ensue.nn.recurrent.gated_deltanet import GatedDeltaRule
 
 B, T, D_IN, D = 2, 6, 3, 4
 Numbers = NDArray[np.float64]
@@ -20,7 +21,7 @@ def sigmoid(v: Numbers) -> Numbers:
     return 1 / (1 + np.exp(-v))
 
 
-def lru(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+def lru(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     """With complex numbers; eqs. 6 to 8 of the paper, one vector after another."""
     n = len(w["decay"])
     eigenvalues = np.exp(-np.exp(w["decay"]) + 1j * np.exp(w["frequency"]))
@@ -37,7 +38,7 @@ def lru(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
     return np.stack(outputs, 1)
 
 
-def mogrifier(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+def mogrifier(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     h = c = np.zeros((len(x), D))
     outputs = []
     for x_t in x.transpose(1, 0, 2):
@@ -51,7 +52,7 @@ def mogrifier(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
     return np.stack(outputs, 1)
 
 
-def lem(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+def lem(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     y = z = np.zeros((len(x), D))
     W, U, b = (np.split(w[name], 4) for name in ("weight_input", "weight_hidden", "bias"))
     outputs = []
@@ -64,7 +65,7 @@ def lem(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
     return np.stack(outputs, 1)
 
 
-def slstm(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+def slstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     """Not stabilized, with one recurrent matrix that has blocks on its diagonal."""
     c = n = h = np.zeros((len(x), D))
     U = np.zeros((4, D, D))
@@ -80,7 +81,7 @@ def slstm(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
     return np.stack(outputs, 1)
 
 
-def mlstm(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
+def mlstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     """Not stabilized, row by row and head by head."""
     y = np.zeros((len(x), T, D))
     d = D // 2
@@ -99,12 +100,43 @@ def mlstm(layer: Recurrent, w: Weights, x: Numbers) -> Numbers:
     return y
 
 
-CASES: dict[str, tuple[Recurrent, Callable[[Recurrent, Weights, Numbers], Numbers]]] = {
+def unit(v: Numbers) -> Numbers:
+    return v / np.sqrt(v @ v + 1e-6)
+
+
+def gated_deltanet(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
+    """With products of matrices, as in the paper; row by row and head by head."""
+    w = {name.removeprefix("layer.layers."): value for name, value in w.items()}
+    y, d = np.zeros((len(x), T, D)), D // 2
+    for row in range(len(x)):
+        S, before = np.zeros((2, d, d)), [np.zeros(3 * D)] * 3
+        for t, x_t in enumerate(x[row]):
+            of_x = w["0.weight_input"] @ x_t
+            before = [*before, of_x[: 3 * D]]
+            convolved = sum(before[t + k] * w["0.weight_window"][k] for k in range(4))
+            q, k, v = np.split(convolved * sigmoid(convolved), 3)
+            gate = of_x[3 * D :] * sigmoid(of_x[3 * D :])
+            of_alpha, of_beta = np.split(w["0.weight_gates"] @ x_t, 2)
+            alpha = np.exp(-np.exp(w["0.decay"]) * np.log1p(np.exp(of_alpha + w["0.bias"])))
+            for head in range(2):
+                own, beta = slice(head * d, (head + 1) * d), sigmoid(of_beta[head])
+                key = unit(k[own])
+                S[head] = S[head] @ (alpha[head] * (np.eye(d) - beta * np.outer(key, key))) + beta * np.outer(
+                    v[own], key
+                )
+                read = S[head] @ unit(q[own])
+                y[row, t, own] = read / np.sqrt((read**2).mean() + 1e-6) * w["1.gain"][own] * gate[own]
+            y[row, t] = w["2.module.weight"] @ y[row, t]
+    return y
+
+
+CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers], Numbers]]] = {
     "lru": (LRU(D_IN, D, d_state=5), lru),
     "mogrifier": (MogrifierLSTM(D_IN, D, rounds=3), mogrifier),
     "lem": (LEM(D_IN, D, longest_step=0.5), lem),
     "slstm": (SLSTM(D_IN, D, num_heads=2), slstm),
     "mlstm": (MLSTM(D_IN, D, num_heads=2), mlstm),
+    "gated deltanet": (GatedDeltaNet(D_IN, D, num_heads=2), gated_deltanet),
 }
 
 
@@ -135,6 +167,15 @@ def test_the_xlstm_is_stable_where_its_gates_overflow() -> None:
         assert all(bool(p.grad.isfinite().all()) for p in layer.parameters() if p.grad is not None)
 
 
+def test_a_gated_deltanet_reads_what_was_last_written_under_a_key() -> None:
+    """Nothing is forgotten, and each value replaces the one before: orthogonal keys, two of them written twice."""
+    d, keys = 4, torch.eye(4, dtype=torch.float64)[[0, 1, 0, 2, 1, 3]]
+    values = torch.randn(6, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rule, numbers = GatedDeltaRule(4 * d + 2, d, num_heads=1).double(), torch.ones(6, 1, dtype=torch.float64)
+    _, (s,) = rule(torch.cat((keys, keys, values, keys, numbers, numbers), dim=1).unsqueeze(0))
+    torch.testing.assert_close(s[0, 0].T, values[[2, 4, 3, 5]], rtol=1e-5, atol=1e-5)
+
+
 def test_without_rounds_a_mogrifier_is_an_lstm() -> None:
     layer, lstm = MogrifierLSTM(D_IN, D, rounds=0), nn.LSTM(D_IN, D, batch_first=True)
     with torch.no_grad():
@@ -154,8 +195,9 @@ def test_without_rounds_a_mogrifier_is_an_lstm() -> None:
         (lambda: LEM(2, 2, longest_step=0.0), "longest_step is above 0"),
         (lambda: SLSTM(2, 6), "4 heads cannot share 6"),
         (lambda: MLSTM(2, 6), "4 heads cannot share 6"),
+        (lambda: GatedDeltaNet(2, 6), "4 heads cannot share 6"),
     ],
 )
-def test_wrong_sizes_are_refused(make: Callable[[], Recurrent], message: str) -> None:
+def test_wrong_sizes_are_refused(make: Callable[[], SequenceLayer], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
