@@ -62,12 +62,13 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help="huggingface, sentence-transformers, onnx; of word vectors word2vec, word2vec-binary, fasttext.",
+            help="huggingface, sentence-transformers, onnx, c; of word vectors word2vec, word2vec-binary, fasttext.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],
     int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
+    embed: Annotated[bool, typer.Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
     threads: OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
@@ -77,9 +78,9 @@ def export(
     with importing_torch():
         from ensue.exchange.exporting import FORMATS, export_run
         from ensue.runs.directory import RunDirectory
-    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and not int8:
+    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and not int8 and not embed:
         load_for("export", run, "cpu", threads).export(out, format)
     else:
-        for note in export_run(run, out, format, int8=int8):
+        for note in export_run(run, out, format, int8=int8, embed=embed):
             say(note)
     say(f"wrote {out}")

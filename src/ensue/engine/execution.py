@@ -25,7 +25,7 @@ from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import Runner
 from ensue.engine.snapshot import Snapshot, has_hooks
-from ensue.engine.trace import Untraceable, trace
+from ensue.engine.trace import TracedStep, Untraceable, trace
 from ensue.notices import say_once
 from ensue.types import State, leaves, map_state
 
@@ -102,7 +102,7 @@ def unroll(
         return found
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
-        kept = cached_for(runner, lambda: PackedWeights(_weights(layer, runner)))
+        kept = cached_for(runner, lambda: PackedWeights(weights_of(layer, runner.trace)))
         return runner(_before(layer, runner, x, state, packing, kept), packing, kept)
 
     return _packed(layer, _runner(layer) if runner is None else runner, x, state, mask, run)
@@ -228,13 +228,12 @@ def _before(
     """The arrays that the passes read, computed by torch from parameters, x and the state."""
     before = [packing.sorted(leaf).flatten(1).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]
     packed = packing.packed(x).to(runner.dtype).resolve_neg()
-    weights = _weights(layer, runner) if kept is None else kept.weights
+    weights = weights_of(layer, runner.trace) if kept is None else kept.weights
     return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *weights]
 
 
-def _weights(layer: nn.Module, runner: Runner) -> list[Tensor]:
-    """The vectors and matrices of the step."""
-    trace = runner.trace
+def weights_of(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
+    """The vectors and matrices of a traced step."""
     values: dict[int, Any] = dict(trace.constants)
     for name, key in trace.parameters.items():
         values[key] = attrgetter(name)(layer)

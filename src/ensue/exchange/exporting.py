@@ -1,4 +1,4 @@
-"""Runs as directories for other programs: of transformers, and of ONNX."""
+"""Runs as directories for other programs: of transformers, of ONNX, and of C."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from ensue.exchange.exported import CAN, Exported, new_directory
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
 
-HUGGINGFACE, SENTENCES, ONNX = FORMATS = ("huggingface", "sentence-transformers", "onnx")
+HUGGINGFACE, SENTENCES, ONNX, C = FORMATS = ("huggingface", "sentence-transformers", "onnx", "c")
 
 
-def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False) -> list[str]:
+def export_run(
+    run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False, embed: bool = False
+) -> list[str]:
     """Writes a run as a directory for other programs.
 
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files.
     "sentence-transformers" has its files beside them, for a model that gives vectors of texts. "onnx" are
-    graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. Returns what is worth
-    saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with
+    graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. "c" is a file of C with
+    its weights, which are inside of it with `embed`. Returns what is worth saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with
     other files.
     """
     check_path("the run", run)
@@ -37,12 +39,18 @@ def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, i
         raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known for this model: {", ".join(FORMATS)}')
     if int8 and format != ONNX:
         raise EnsueError(f"int8 is for the format {ONNX}")
+    if embed and format != C:
+        raise EnsueError(f"embed is for the format {C}")
     directory, place = RunDirectory(run), Path(out)
     if format == ONNX:
         _check_packages()
         from ensue.exchange.onnx.writing import export_onnx  # noqa: PLC0415 (its packages may not be installed)
 
         return export_onnx(directory, place, int8=int8)
+    if format == C:
+        from ensue.exchange.c.writing import export_c  # noqa: PLC0415 (of one format alone)
+
+        return export_c(directory, place, embed=embed)
     exported = _exported(directory)
     files = exported.files | (sentence_files(directory) if format == SENTENCES else {})
     with new_directory(place, {"model.safetensors", *(name.partition("/")[0] for name in files)}):

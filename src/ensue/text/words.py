@@ -37,12 +37,12 @@ class WrittenWords:
         if word == "\n":
             self._blank, self._in_quotes = "", False
             return word
-        closes, opens = self._sides(word) if self.joins_marks else (False, False)
+        closes, opens = self.sides(word) if self.joins_marks else (False, False)
         text = word if closes else self._blank + word
         self._blank = "" if opens else " "
         return text
 
-    def _sides(self, word: str) -> tuple[bool, bool]:
+    def sides(self, word: str) -> tuple[bool, bool]:
         """Whether the word is a mark that closes, and one that opens."""
         if len(word) != 1:
             return False, False

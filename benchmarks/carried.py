@@ -1,0 +1,139 @@
+"""A language model as C beside ensue and onnxruntime: speed in one stream, time to the first answer, memory.
+
+    python benchmarks/carried.py RUN TEXT
+
+RUN is a trained recurrent language model, TEXT a text. All read the same in turns, on one thread, by processor time;
+the median of the rounds is shown. It needs a C compiler, and of onnxruntime `pip install "ensue[onnx]"`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+import ensue
+
+ROUNDS, CHARACTERS, TOKENS = 7, 40_000, 4_000
+
+
+def child(command: list[str], given: bytes) -> float:
+    """The processor seconds of a program."""
+    with tempfile.TemporaryFile() as text, open(os.devnull, "wb") as nowhere:
+        text.write(given)
+        text.seek(0)
+        process = subprocess.Popen(command, stdin=text, stdout=nowhere, cwd=Path(command[0]).parent)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_utime + usage.ru_stime
+
+
+def peak(command: list[str], given: bytes) -> int:
+    """The largest memory of a program in KiB, when it has written more than a pipe takes and waits."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(command[0]).parent
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(given)
+        process.stdin.close()
+        time.sleep(1)
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        process.kill()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def processor_seconds(work: Callable[[], Any]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def in_turns(what: str, count: int, works: dict[str, Callable[[], float]]) -> None:
+    """Prints how much each does in a second, and how much of the first one that is."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            seconds[name].append(work())
+    first = median(next(iter(seconds.values())))
+    for name, found in seconds.items():
+        print(f"{what}, {name}: {count / median(found):,.0f}/s ({first / median(found):.2f} of the first)")
+
+
+def onnx_reader(run: str, folder: Path, ids: Any) -> Callable[[], None]:
+    """Reads a text token by token from state to state, as a program does that waits for what is typed."""
+    import onnxruntime  # noqa: PLC0415 (it may not be installed)
+
+    ensue.export_run(run, folder, "onnx")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    leaves = {given.name: given.shape for given in session.get_inputs() if given.name != "ids"}
+
+    def read() -> None:
+        state = {name: np.zeros([1, *sizes[1:]], np.float32) for name, sizes in leaves.items()}
+        for id in ids:
+            _, *after = session.run(None, {"ids": np.array([[id]], np.int64), **state})
+            state = dict(zip(state, after, strict=True))
+
+    return read
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("run")
+    parser.add_argument("text", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    text = options.text.read_text(encoding="utf-8")
+    text = (text * (CHARACTERS // len(text) + 1))[:CHARACTERS]
+    model: Any = ensue.load(options.run, device="cpu")
+    ids = model.tokenizer.encode(text)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "model"
+        ensue.export_run(options.run, folder, "c")
+        subprocess.run(["make", "-s"], cwd=folder, check=True)
+        program, weights = str(folder / "model"), (folder / "model.weights").stat().st_size
+        first: dict[str, list[float]] = {program: [], "/bin/true": []}
+        for _ in range(ROUNDS * 3):
+            for command, found in first.items():
+                start = time.perf_counter()
+                child([command], text[:1].encode())
+                found.append(time.perf_counter() - start)
+        answer, nothing = (median(found) * 1000 for found in first.values())
+        print(f"weights {weights / 1024:,.0f} KiB, program {Path(program).stat().st_size / 1024:,.0f} KiB")
+        print(f"first answer {answer:.1f} ms after a process is asked for; /bin/true takes {nothing:.1f} ms")
+        print(
+            f"largest memory {peak([program], text.encode()):,} KiB, with a text of {len(text.encode()) / 1024:.0f} KiB"
+        )
+        works: dict[str, Callable[[], float]] = {
+            "C": lambda: child([program], text.encode()),
+            "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
+        }
+        in_turns("tokens scored", len(ids), works)
+        some = {
+            "C": lambda: child([program, "--generate", str(TOKENS), "1"], b""),
+            "ensue": lambda: processor_seconds(lambda: list(model.generate("", max_tokens=TOKENS, seed=1))),
+        }
+        in_turns("tokens generated", TOKENS, some)
+        few = ids[:TOKENS]
+        begin = model.tokenizer.decode(few).encode()
+        ones: dict[str, Callable[[], float]] = {"C": lambda: child([program], begin)}
+        if find_spec("onnxruntime"):
+            read = onnx_reader(options.run, Path(name) / "onnx", few)
+            ones["onnxruntime"] = lambda: processor_seconds(read)
+        in_turns("tokens read one by one", len(few), ones)
+
+
+if __name__ == "__main__":
+    main()

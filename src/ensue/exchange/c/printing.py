@@ -1,0 +1,169 @@
+"""A layer as C: its traced step, with the sizes and places of all arrays, and the weights in the order of the file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ensue.engine.c_source import Source
+from ensue.engine.execution import weights_of
+from ensue.engine.program import Array, build
+from ensue.engine.schedule import schedule
+from ensue.engine.trace import trace
+from ensue.types import State, leaves
+
+LANES, LINE = 64, 16
+"""Sums of the checksum, and numbers of a line of the file, so that each part of it begins at a multiple of 64 bytes."""
+_PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+@dataclass
+class Weights:
+    """The parts of the file of weights, and where each begins, in numbers of 32 bits."""
+
+    parts: list[NDArray[np.uint32]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
+        """Appends numbers of 32 bits, or bytes; returns where they begin."""
+        if isinstance(numbers, Tensor):
+            numbers = numbers.detach().cpu().float().contiguous().numpy()
+        given = numbers if isinstance(numbers, bytes) else numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
+        assert isinstance(numbers, bytes) or numbers.dtype.itemsize == 4
+        begin, padding = self.size, -len(given) % (4 * LINE)
+        self.parts.append(np.frombuffer(given + bytes(padding), "<u4"))
+        self.size += len(self.parts[-1])
+        return begin
+
+    def whole(self) -> NDArray[np.uint32]:
+        """All parts, up to a whole number of lanes."""
+        found = np.concatenate(self.parts)
+        return np.concatenate([found, np.zeros(-len(found) % LANES, "<u4")])
+
+
+def checksum(numbers: NDArray[np.uint32]) -> int:
+    """As `checksum` of weights.h."""
+    sums, prime = np.zeros(LANES, np.uint64), np.uint64(_PRIME)
+    for row in numbers.reshape(-1, LANES).astype(np.uint64):
+        sums = (sums ^ row) * prime + (sums >> np.uint64(29))
+    found = len(numbers)
+    for part in sums.tolist():
+        found = ((found ^ part) * _PRIME + (found >> 29)) & _WORD
+    return found
+
+
+class TokenScores(nn.Module):
+    """A language model behind its vectors of tokens, as a layer: from a vector to the scores of the next token."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.layers, self.head = model.layers, model.head
+        self.d_in, self.d_out = model.features.d_out, model.vocabulary_size
+
+    def init_state(self, batch_size: int) -> State:
+        """That of the layers."""
+        return self.layers.init_state(batch_size)
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        """One token."""
+        h, state = self.layers.step(x_t, state)
+        return self.head(h), state
+
+
+@dataclass(frozen=True)
+class PrintedStep:
+    """A step as C, and the sizes of what a call is given."""
+
+    text: str
+    """`advance(model, x, leaves, output, work)`, which changes `leaves` to those behind the position."""
+    leaves: int
+    work: int
+    first: Tensor
+    """The leaves before the first position."""
+
+
+@torch.no_grad()
+def printed_step(layer: Any, weights: Weights) -> PrintedStep:
+    """The step of a layer in C, its matrices and vectors added to `weights`. Raises `Untraceable`."""
+    traced = trace(layer)
+    program = build(traced)
+    source = Source("position", schedule(program.inference))
+    tensors = weights_of(layer, traced)
+    vectors = [weights.add(vector) for vector in tensors[: len(traced.vectors)]]
+    kept: dict[int, int] = {}
+
+    def place_of(number: int) -> str:
+        if number not in kept:
+            kept[number] = weights.add(tensors[len(traced.vectors) + number])
+        return f"reals(model, {kept[number]})"
+
+    room = _Room()
+    places: dict[Array, str] = {program.output: "output"}
+    starts = np.cumsum([0, *traced.state_widths]).tolist()
+    lines = []
+    for product in program.products:
+        if product.hoisted is not None:
+            places[product.hoisted] = room.take(product.hoisted.width)
+            n, k, factor = product.hoisted.width, product.factor.width, f"x + {product.factor.start}"
+            matrix = place_of(product.matrix)
+            lines.append(f"    multiply(1, {n}, {k}, {factor}, {k}, {matrix}, {places[product.hoisted]}, {n});")
+    for array in source.numbers:
+        if array.name == "input":
+            places[array] = "x"
+        elif array.name == "previous":
+            places[array] = f"leaves + {starts[array.number]}"
+        elif array.name == "vector":
+            places[array] = f"(real *)reals(model, {vectors[array.number]})"
+        elif array not in places:
+            places[array] = room.take(array.width)
+    given = ", ".join(places[array] for array in source.numbers)
+    packed = ", ".join(place_of(number) for number, _ in source.matrices) or "NULL"
+    strides = ", ".join(str(array.width) for array in source.numbers)
+    lines += [
+        f"    real *const p[] = {{{given}}};",
+        f"    const real *const packed[] = {{{packed}}};",
+        f"    static const int64_t ld[] = {{{strides}}};",
+        f"    static const int64_t n[] = {{{_listed(source.sizes)}}};",
+        "    position(1, n, p, ld, packed, multiply);",
+        *(
+            f"    memcpy(leaves + {start}, {places[array]}, {array.width} * sizeof(real));"
+            for start, array in zip(starts, program.states, strict=False)
+        ),
+    ]
+    step = source.text.replace(") {\n", ") {\n    (void)rows, (void)n, (void)ld, (void)packed, (void)multiply;\n", 1)
+    step = "".join("NO_OVERLAP\n" if line.startswith("#pragma omp") else line for line in step.splitlines(True))
+    head = "static void advance(const NAME_model *model, real *x, real *leaves, real *output, real *work) {\n"
+    unused = "    (void)model, (void)x, (void)work;\n"
+    first = torch.cat([leaf.reshape(-1).float() for leaf in leaves(layer.init_state(1))])
+    text = step + "\n" + head + unused + "\n".join(lines) + "\n}\n"
+    return PrintedStep(text, starts[-1], max(1, room.size), first)
+
+
+class _Room:
+    """Places in `work`."""
+
+    size = 0
+
+    def take(self, width: int) -> str:
+        begin, self.size = self.size, self.size + -(-width // LINE) * LINE
+        return f"work + {begin}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "0"
+
+
+def ranges(expression: str) -> str:
+    """The code points that match an expression of `re`, as a table in C of the first and the last of each range."""
+    import re  # noqa: PLC0415
+
+    every = "".join(chr(point) for point in range(sys.maxunicode + 1))
+    found = [(match.start(), match.end() - 1) for match in re.finditer(f"(?:{expression})+", every)]
+    return ", ".join(f"{first}, {last}" for first, last in found)

@@ -1,0 +1,113 @@
+/* Random numbers of the Mersenne Twister (Matsumoto & Nishimura 1998), in torch's order: 53 bits of two numbers. */
+typedef struct {
+    uint32_t numbers[624], next;
+} twister;
+
+static void twister_seed(twister *of, uint64_t seed) {
+    of->numbers[0] = (uint32_t)seed;
+    for (uint32_t k = 1; k < 624; k++)
+        of->numbers[k] = 1812433253u * (of->numbers[k - 1] ^ of->numbers[k - 1] >> 30) + k;
+    of->next = 624;
+}
+
+static uint32_t twister_draw(twister *of) {
+    if (of->next >= 624) {
+        for (uint32_t k = 0; k < 624; k++) {
+            uint32_t both = (of->numbers[k] & 0x80000000u) | (of->numbers[(k + 1) % 624] & 0x7FFFFFFFu);
+            of->numbers[k] = of->numbers[(k + 397) % 624] ^ both >> 1 ^ (both & 1 ? 0x9908B0DFu : 0);
+        }
+        of->next = 0;
+    }
+    uint32_t y = of->numbers[of->next++];
+    y ^= y >> 11;
+    y ^= y << 7 & 0x9D2C5680u;
+    y ^= y << 15 & 0xEFC60000u;
+    return y ^ y >> 18;
+}
+
+/* In (0, 1]. */
+static double twister_share(twister *of) {
+    uint64_t high = twister_draw(of);
+    uint64_t both = high << 32 | twister_draw(of);
+    return 1 - (double)(both & 0x1FFFFFFFFFFFFF) * 0x1p-53;
+}
+
+static real largest(const real *x, uint32_t count) {
+    real most = x[0];
+    for (uint32_t k = 1; k < count; k++) most = x[k] > most ? x[k] : most;
+    return most;
+}
+
+/* Writes exp(x - the largest) and returns their sum. */
+static double exponentials(const real *restrict x, uint32_t count, real *restrict to) {
+    real most = largest(x, count);
+    for (uint32_t k = 0; k < count; k++) to[k] = exp_(x[k] - most);
+    double sum = 0;
+    for (uint32_t k = 0; k < count; k++) sum += to[k];
+    return sum;
+}
+
+/* Whether token a comes before token b: it is more probable, or as probable and has a lower number. */
+static int is_before(const real *x, uint32_t a, uint32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
+
+static void sift(const real *x, uint32_t *order, uint32_t root, uint32_t count) {
+    for (;;) {
+        uint32_t child = 2 * root + 1;
+        if (child >= count) return;
+        if (child + 1 < count && is_before(x, order[child], order[child + 1])) child++;
+        if (!is_before(x, order[root], order[child])) return;
+        uint32_t held = order[root];
+        order[root] = order[child], order[child] = held;
+        root = child;
+    }
+}
+
+/* The numbers of tokens, the most probable first (a heap sort, which needs no memory). */
+static void sort_tokens(const real *x, uint32_t count, uint32_t *order) {
+    for (uint32_t k = 0; k < count; k++) order[k] = k;
+    for (uint32_t k = count / 2; k-- > 0;) sift(x, order, k, count);
+    for (uint32_t k = count; k-- > 1;) {
+        uint32_t held = order[0];
+        order[0] = order[k], order[k] = held;
+        sift(x, order, 0, k);
+    }
+}
+
+/* The filters of ensue's `decode/next_token.py`, in `x`, the logits; what is cut becomes -infinity. */
+static void filter(real *x, uint32_t count, const NAME_sampling *how, uint32_t *order) {
+    if (how->temperature != 1) {
+        real most = largest(x, count), heat = (real)how->temperature;
+        for (uint32_t k = 0; k < count; k++) x[k] = (x[k] - most) / heat;
+    }
+    int cuts_rank = how->top_k && how->top_k < count, cuts_sum = how->top_p > 0 && how->top_p < 1;
+    if (cuts_rank || cuts_sum) sort_tokens(x, count, order);
+    if (cuts_rank)
+        for (uint32_t k = how->top_k; k < count; k++) x[order[k]] = -INFINITY;
+    if (cuts_sum) {
+        double most = x[order[0]], sum = 0, before = 0;
+        for (uint32_t k = 0; k < count; k++) sum += exp(x[order[k]] - most);
+        for (uint32_t k = 0; k < count; k++) {
+            double share = exp(x[order[k]] - most) / sum;
+            if (k && before >= how->top_p) x[order[k]] = -INFINITY;
+            before += share;
+        }
+    }
+    if (how->min_p > 0) {
+        real least = largest(x, count) + (real)log(how->min_p);
+        for (uint32_t k = 0; k < count; k++) x[k] = x[k] < least ? -(real)INFINITY : x[k];
+    }
+}
+
+/* One token: the first at which the sum of probabilities reaches `share` of all of them. */
+static uint32_t draw(const real *x, uint32_t count, double share, real *work) {
+    real sum = (real)exponentials(x, count, work);
+    double total = 0, reached = 0;
+    for (uint32_t k = 0; k < count; k++) total += work[k] /= sum;
+    uint32_t last = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        reached += work[k];
+        if (work[k] > 0) last = k;
+        if (reached >= share * total) return k;
+    }
+    return last;
+}

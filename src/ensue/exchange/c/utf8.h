@@ -1,0 +1,66 @@
+/* UTF-8 in pieces, as Python decodes it with errors="replace": of a sequence that breaks off, the longest beginning of a
+ * character becomes one U+FFFD (Unicode 15, section 3.9, "maximal subparts"). */
+typedef struct {
+    uint32_t point;          /* the bits so far */
+    uint8_t missing, length; /* bytes that are still to come, and those that came */
+    uint8_t least, most;     /* the range of the next one */
+} utf8;
+
+enum { REPLACEMENT = 0xFFFD, NOTHING = 0x110000 };
+
+/* One byte more. Gives up to two characters: `found[0]`, and behind one that broke off `found[1]`, each with its length
+ * in bytes. Returns how many. */
+static int utf8_feed(utf8 *in, uint8_t byte, uint32_t found[2], int lengths[2]) {
+    int count = 0;
+    if (in->missing) {
+        if (byte >= in->least && byte <= in->most) {
+            in->point = in->point << 6 | (byte & 0x3Fu);
+            in->length++;
+            in->least = 0x80, in->most = 0xBF;
+            if (--in->missing) return 0;
+            found[0] = in->point, lengths[0] = in->length;
+            return 1;
+        }
+        found[0] = REPLACEMENT, lengths[0] = in->length;
+        count = 1;
+        in->missing = 0;
+    }
+    in->length = 1, in->least = 0x80, in->most = 0xBF;
+    if (byte < 0x80) {
+        found[count] = byte;
+    } else if (byte >= 0xC2 && byte <= 0xDF) {
+        in->missing = 1, in->point = byte & 0x1Fu;
+        return count;
+    } else if (byte >= 0xE0 && byte <= 0xEF) {
+        in->missing = 2, in->point = byte & 0x0Fu;
+        if (byte == 0xE0) in->least = 0xA0;
+        if (byte == 0xED) in->most = 0x9F;
+        return count;
+    } else if (byte >= 0xF0 && byte <= 0xF4) {
+        in->missing = 3, in->point = byte & 0x07u;
+        if (byte == 0xF0) in->least = 0x90;
+        if (byte == 0xF4) in->most = 0x8F;
+        return count;
+    } else {
+        found[count] = REPLACEMENT;
+    }
+    lengths[count] = 1;
+    return count + 1;
+}
+
+/* The text ends: the length of a character that is cut off, or 0. */
+static int utf8_end(utf8 *in) {
+    int length = in->missing ? in->length : 0;
+    in->missing = 0;
+    return length;
+}
+
+UNUSED static int utf8_write(uint32_t point, uint8_t to[4]) {
+    if (point < 0x80) return to[0] = (uint8_t)point, 1;
+    if (point < 0x800) return to[0] = (uint8_t)(0xC0 | point >> 6), to[1] = (uint8_t)(0x80 | (point & 63)), 2;
+    if (point < 0x10000)
+        return to[0] = (uint8_t)(0xE0 | point >> 12), to[1] = (uint8_t)(0x80 | (point >> 6 & 63)),
+               to[2] = (uint8_t)(0x80 | (point & 63)), 3;
+    return to[0] = (uint8_t)(0xF0 | point >> 18), to[1] = (uint8_t)(0x80 | (point >> 12 & 63)),
+           to[2] = (uint8_t)(0x80 | (point >> 6 & 63)), to[3] = (uint8_t)(0x80 | (point & 63)), 4;
+}

@@ -1,0 +1,184 @@
+"""A language model as a folder of C: the interface, the model, its weights, an example, and how it is compiled."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.engine.trace import Untraceable
+from ensue.errors import EnsueError
+from ensue.exchange.c.printing import PrintedStep, TokenScores, Weights, checksum, printed_step, ranges
+from ensue.exchange.exported import new_directory
+from ensue.models.language_model import LanguageModel
+from ensue.runs.directory import RunDirectory
+from ensue.text.characters import CharacterTokenizer
+from ensue.text.tokenizer import Tokenizer
+from ensue.text.utf8 import ByteTokenizer
+from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords
+from ensue.version import VERSION
+
+TASK = "language-modeling"
+CAN = "C has language models with recurrent layers whose tokens are characters, bytes or words"
+_CARD = re.compile(r"^license: *(\S+)$", re.M)
+CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
+
+
+def export_c(run: RunDirectory, out: Path, *, embed: bool = False) -> list[str]:
+    """Writes a run as C, and returns a line about what was written. With `embed` the weights are inside of the C file.
+
+    Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
+    """
+    if run.recipe.task != TASK:
+        raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
+    import torch  # noqa: PLC0415
+
+    pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
+    name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
+    name = name if name[:1].isalpha() else f"model_{name}"
+    try:
+        contents = written(pipeline.model, pipeline.tokenizer, name, embed=embed)
+    except (Untraceable, ValueError) as reason:
+        raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
+    card = run.path / "README.md"
+    contents["README.md"] = _readme(run, name, card.read_text("utf-8", "replace") if card.is_file() else "").encode()
+    with new_directory(out, contents):
+        for file, content in contents.items():
+            (out / file).write_bytes(content)
+    size = sum(map(len, contents.values()))
+    return [f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
+
+
+def written(model: LanguageModel, tokenizer: Tokenizer, name: str, *, embed: bool = False) -> dict[str, bytes]:
+    """The files of a model, without README.md, by their names, which begin with `name`.
+
+    Raises `Untraceable` for layers whose step cannot be printed, and `ValueError` for a tokenizer that cannot.
+    """
+    if model.context is not None:
+        raise ValueError("layers of attention read a context that grows")
+    if tokenizer.lowercase:
+        raise ValueError("texts are lowercased")
+    weights = Weights()
+    step = printed_step(TokenScores(model), weights)
+    constants = _constants(model, tokenizer, step, weights)
+    tables = _tables(tokenizer, weights, constants)
+    numbers = weights.whole()
+    constants |= {"WORDS": len(numbers), "IS_EMBEDDED": int(embed)}
+    define = [f"#define {key} {value}" for key, value in constants.items()]
+    define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})")
+    parts = ["prelude.h", None, "engine/functions.h", "weights.h", "products.h", "utf8.h", "sink.h"]
+    texts = ["\n".join(define) + "\n" if part is None else _piece(part) for part in parts]
+    if embed:
+        texts.insert(3, _embedded(numbers))
+    lexer = {CharacterTokenizer: "characters.h", ByteTokenizer: "bytes.h", WordTokenizer: "words.h"}[type(tokenizer)]
+    texts += [tables, _piece(lexer), _piece("sampling.h"), step.text, _piece("language.h")]
+    about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
+    files_of = {
+        "NAME.h": _piece("header.h").replace("@VOCABULARY@", str(tokenizer.vocabulary_size)),
+        "NAME.c": about + '#include "NAME.h"\n\n' + "\n".join(texts),
+        **{file: _piece(file) for file in ("example.c", "Makefile", "CMakeLists.txt")},
+    }
+    found = {file.replace("NAME", name): text.replace("NAME", name).encode() for file, text in files_of.items()}
+    return found if embed else found | {f"{name}.weights": numbers.tobytes()}
+
+
+def _place(embed: bool) -> str:
+    return "this file" if embed else "NAME.weights"
+
+
+def _piece(name: str) -> str:
+    package, _, file = name.rpartition("/")
+    place = files("ensue") / "engine" if package else files("ensue.exchange.c")
+    return (place / file).read_text(encoding="utf-8")
+
+
+def _constants(
+    model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, weights: Weights
+) -> dict[str, int | float]:
+    symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
+    starts = np.cumsum([0, *map(len, symbols)]).astype(np.uint32)
+    return {
+        "LEAVES": step.leaves,
+        "WORK": model.features.d_out + step.work,
+        "D_VECTOR": model.features.d_out,
+        "SCALE": model.features.scale,
+        "START": tokenizer.start_id,
+        "HAS_UNKNOWN": int(tokenizer.unknown_id == 0),
+        "IS_WORDS": int(isinstance(tokenizer, WordTokenizer)),
+        "AT_VECTORS": weights.add(model.features.weight),
+        "AT_LEAVES": weights.add(step.first),
+        "AT_STARTS": weights.add(starts),
+        "AT_TEXTS": weights.add(b"".join(symbols) + b"\0"),
+    }
+
+
+def _symbol(tokenizer: Tokenizer, id: int) -> bytes:
+    """What stands in a text for a token."""
+    if isinstance(tokenizer, ByteTokenizer):
+        return bytes([id])
+    return tokenizer.symbol(id).encode("utf-8", "surrogatepass")
+
+
+def _tables(tokenizer: Tokenizer, weights: Weights, constants: dict[str, Any]) -> str:
+    """The tables of a tokenizer in C; what is long is added to the weights."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        points = sorted((ord(symbol), id) for id, symbol in enumerate(tokenizer.symbols) if id)
+        table = np.array(points, np.uint32).reshape(-1, 2)
+        constants |= {"POINTS": len(points), "AT_POINTS": weights.add(table[:, 0]), "AT_IDS": weights.add(table[:, 1])}
+    elif isinstance(tokenizer, WordTokenizer):
+        symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
+        order = sorted(range(len(symbols)), key=symbols.__getitem__)
+        kinds = bytes(_kind(tokenizer, id) for id in range(len(symbols)))
+        constants |= {
+            "IS_SIMPLE": int(tokenizer.splitter == "simple"),
+            "LINE_END": tokenizer.start_id,
+            "LONGEST": max(map(len, symbols)),
+            "AT_ORDER": weights.add(np.array(order, np.uint32)),
+            "AT_KINDS": weights.add(kinds),
+        }
+        marks, digits = ranges(f"[{PUNCTUATION}]"), ranges(r"\d")
+        return f"static const uint32_t MARKS[] = {{{marks}}};\nstatic const uint32_t DIGITS[] = {{{digits}}};\n"
+    elif not isinstance(tokenizer, ByteTokenizer):
+        raise ValueError(f"its tokens are {tokenizer.kind}")
+    return ""
+
+
+def _kind(tokenizer: WordTokenizer, id: int) -> int:
+    """How a word is written beside others: bits."""
+    word = tokenizer.word(id)
+    if word == "\n":
+        return ENDS_LINE
+    if tokenizer.splitter != "simple":
+        return 0
+    if word in QUOTES:
+        return QUOTE
+    closes, opens = WrittenWords(joins_marks=True).sides(word)
+    return CLOSES * closes | OPENS * opens
+
+
+def _embedded(numbers: NDArray[np.uint32]) -> str:
+    rows = (", ".join(f"{number:#x}" for number in row) for row in numbers.reshape(-1, 16).tolist())
+    return "static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n"
+
+
+def _readme(run: RunDirectory, name: str, card: str) -> str:
+    license = _CARD.search(card)
+    named = license[1] if license else "not named in the card of the run; ask who made it before you pass it on"
+    return f"""# {name}
+
+A {run.recipe.what} ({run.recipe.describe()}) as C, written by `ensue export --format c` of ensue {VERSION}. It needs a
+compiler for C11 and its mathematics library, and nothing else. `{name}.h` says what each function does.
+
+    make
+    ./{name} < text.txt                                the surprisal of each token
+    printf 'The ' | ./{name} --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
+
+License of the model: {named}.
+
+{"The card of the run follows." if card else "The run has no card."}
+
+{card}"""

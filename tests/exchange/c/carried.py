@@ -1,0 +1,106 @@
+"""A folder of C, compiled and called: `Carried` is its interface in Python."""
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+NUMBERS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+OK, NO_FILE, DAMAGED, MEMORY, ARGUMENT, BAD_STATE, NUMBERS_FAIL = 0, -1, -2, -3, -4, -5, -6
+
+
+def compiled(folder: Path, *arguments: str, compiler: str = "", options: Sequence[str] = ("-O1",)) -> None:
+    command = [compiler or COMPILERS[0], *STRICT, *NUMBERS, *options, *arguments, "-lm"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def library(folder: Path, *files: str) -> ctypes.CDLL:
+    compiled(folder, "-shared", "-fPIC", "-o", "tested.so", *files)
+    return ctypes.CDLL(str(folder / "tested.so"))
+
+
+def put(files: dict[str, bytes], folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+class CToken(ctypes.Structure):
+    _fields_ = [
+        ("id", ctypes.c_uint32), ("is_unknown", ctypes.c_int), ("begin", ctypes.c_uint64), ("end", ctypes.c_uint64),
+        ("nats", ctypes.c_double), ("text", ctypes.c_void_p), ("size", ctypes.c_size_t), ("blank", ctypes.c_int),
+    ]  # fmt: skip
+
+
+class CSampling(ctypes.Structure):
+    _fields_ = [
+        ("temperature", ctypes.c_double), ("top_k", ctypes.c_uint32), ("top_p", ctypes.c_double),
+        ("min_p", ctypes.c_double), ("repetition_penalty", ctypes.c_double),
+    ]  # fmt: skip
+
+
+class Read(NamedTuple):
+    id: int
+    begin: int
+    end: int
+    nats: float
+    text: bytes
+
+
+class Carried:
+    """A model; `call` calls a function by its name."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.library, self.name = library(folder, f"{name}.c"), name
+        self.model = ctypes.c_void_p()
+        self.path = str(folder / f"{name}.weights").encode()
+        self.size = ctypes.c_size_t
+        getattr(self.library, f"{name}_state_size").restype = ctypes.c_size_t
+        assert self.open(self.path) == OK
+        self.state = self.begun()
+
+    def open(self, path: bytes | None) -> int:
+        return self.call("open", ctypes.byref(self.model), path)
+
+    def call(self, function: str, *arguments: Any) -> int:
+        return int(getattr(self.library, f"{self.name}_{function}")(*arguments))
+
+    def begun(self, seed: int = 1) -> Any:
+        state = ctypes.create_string_buffer(self.call("state_size"))
+        assert self.call("begin", self.model, state, ctypes.c_uint64(seed)) == OK
+        return state
+
+    def feed(self, state: Any, piece: bytes | None, room: int = 32) -> Iterator[Read]:
+        tokens, used, at = (CToken * room)(), ctypes.c_size_t(), 0
+        while True:
+            rest = None if piece is None else piece[at:]
+            count = self.call(
+                "feed", self.model, state, rest, self.size(len(rest or b"")), ctypes.byref(used), tokens,
+                self.size(room),
+            )  # fmt: skip
+            assert count >= 0
+            for token in tokens[:count]:
+                yield Read(token.id, token.begin, token.end, token.nats, ctypes.string_at(token.text, token.size))
+            at += used.value
+            if piece is None or at == len(piece):
+                return
+
+    def read(self, *pieces: bytes) -> list[Read]:
+        state = self.begun()
+        return [token for piece in (*pieces, None) for token in self.feed(state, piece)]
+
+    def written(self, prompt: str, count: int, seed: int, **sampling: Any) -> bytes:
+        state, token = self.begun(seed), CToken()
+        list(self.feed(state, prompt.encode()))
+        how, found = CSampling(**{"temperature": 1.0, **sampling}), b""
+        for _ in range(count):
+            assert self.call("next", self.model, state, ctypes.byref(how), ctypes.byref(token)) == OK
+            found += b" " * token.blank + ctypes.string_at(token.text, token.size)
+        return found

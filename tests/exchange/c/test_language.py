@@ -1,0 +1,273 @@
+"""Language models as C: the numbers, tokens and samples of ensue, whatever the text and however it is cut."""
+
+import ctypes
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ensue.cli import app
+from ensue.exchange.c.printing import LANES, Weights, checksum
+from ensue.exchange.c.writing import written
+from ensue.models.language_model import LanguageModel
+from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.text.tokenizers import train_tokenizer
+from exchange.c.carried import (
+    ARGUMENT,
+    BAD_STATE,
+    COMPILERS,
+    DAMAGED,
+    NO_FILE,
+    NUMBERS_FAIL,
+    OK,
+    SANITIZED,
+    Carried,
+    CSampling,
+    CToken,
+    compiled,
+    put,
+)
+from language_pipelines import TEXT, pipeline_of
+from layer_tables import layers
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+MIXED = (
+    TEXT + "It's 3.5 or 3,a 4. well-known—no ‘quotes’ <unk> <un <<unk>> ’tis été\n\n“So,” ¿no? \u0663.\u0664 x\x85y\t"
+)
+KINDS = ("characters", "bytes", "words", "simple")
+SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
+
+
+def pipeline(kind: str, **specification: Any) -> LanguagePipeline:
+    """A model with numbers that are far from gentle."""
+    table = layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 12, "num_layers": 2, **specification})
+    found = pipeline_of("words" if kind == "simple" else kind, table)
+    if kind == "simple":
+        tokenizer = train_tokenizer("words", [MIXED], splitter="simple")
+        model = LanguageModel(
+            TokenEmbedding(tokenizer.vocabulary_size, 8), found.model.layers, SoftmaxHead(12, tokenizer.vocabulary_size)
+        )
+        found = LanguagePipeline(model, tokenizer)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in found.model.parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+    return found
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguagePipeline, Carried]:
+    found, name = pipeline(request.param), request.param
+    folder = put(written(found.model, found.tokenizer, name), tmp_path_factory.mktemp(name))
+    return found, Carried(folder, name)
+
+
+def check_read(model: LanguagePipeline, carried: Carried, text: str, *pieces: bytes) -> None:
+    found = carried.read(*pieces)
+    assert [token.id for token in found] == model.tokenizer.encode(text).tolist()
+    nats = [score.nats for score in model.score(text)]
+    np.testing.assert_allclose([token.nats for token in found], nats, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, Carried]) -> None:
+    check_read(*both, MIXED * 5, (MIXED * 5).encode())
+    check_read(*both, "", b"")
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(text=SPELLED | st.text(max_size=30), cuts=st.lists(st.integers(0, 99), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_any_cut_of_the_bytes_gives_the_same(
+    both: tuple[LanguagePipeline, Carried], text: str, cuts: list[int]
+) -> None:
+    whole = text.encode()
+    ends = sorted(min(cut, len(whole)) for cut in cuts)
+    pieces = [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
+    check_read(*both, text, *pieces)
+    if both[1].name != "bytes":
+        for token in both[1].read(*pieces):
+            shown = whole[token.begin : token.end]
+            assert token.id == 0 or token.text == shown or (token.text, shown) == (b"<eos>", b"\n")
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(
+    st.binary(max_size=40)
+    | st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a", b"\xc0"])).map(b"".join)
+)
+@settings(max_examples=50, deadline=None)
+def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipeline, Carried], text: bytes) -> None:
+    found = both[1].read(*(bytes([byte]) for byte in text))
+    assert [token.id for token in found] == both[0].tokenizer.encode(text.decode("utf-8", "replace")).tolist()
+    assert all(0 <= token.begin <= token.end <= len(text) for token in found)
+
+
+SAMPLINGS: list[dict[str, Any]] = [
+    {}, {"temperature": 0.7}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.8}, {"min_p": 0.1},
+    {"repetition_penalty": 1.5}, {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2},
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried], sampling: dict[str, Any]) -> None:
+    model, carried = both
+    for prompt, seed in (("", 0), ("The sea", 5), ('She said: "', (1 << 63) - 1)):
+        expected = "".join(model.generate(prompt, max_tokens=150, seed=seed, **sampling))
+        assert carried.written(prompt, 150, seed, **sampling).decode("utf-8", "replace") == expected
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
+    _, carried = both
+    text = MIXED.encode()
+    for cut in range(0, len(text), 29):
+        state = carried.begun()
+        before = list(carried.feed(state, text[:cut]))
+        loaded = ctypes.create_string_buffer(state.raw, len(state))
+        list(carried.feed(state, b"something else"))
+        assert carried.call("check", carried.model, loaded) == OK
+        assert before + [t for piece in (text[cut:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carried], tmp_path: Path) -> None:
+    model, carried = both
+    content = Path(carried.path.decode()).read_bytes()
+    other = written(pipeline("bytes", d_model=16).model, pipeline("bytes").tokenizer, "other")["other.weights"]
+    flipped = bytearray(content)
+    flipped[len(content) // 3] ^= 1
+    for wrong in (b"", content[:-1], content[: len(content) // 2], content + b"\0", bytes(flipped), other):
+        (tmp_path / "wrong").write_bytes(wrong)
+        probe = ctypes.c_void_p()
+        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
+        assert probe.value is None
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), None) == ARGUMENT
+    state, token = carried.begun(), CToken()
+    assert carried.call("check", carried.model, ctypes.create_string_buffer(len(state))) == BAD_STATE
+    used = ctypes.c_size_t()
+    arguments = (carried.model, state, b"a", carried.size(1), ctypes.byref(used), ctypes.byref(token))
+    assert carried.call("feed", *arguments, carried.size(31)) == ARGUMENT
+    for bad in ({"temperature": -1.0}, {"top_p": 1.5}, {"min_p": -0.1}, {"temperature": float("nan")}):
+        assert (
+            carried.call("next", carried.model, state, ctypes.byref(CSampling(**bad)), ctypes.byref(token)) == ARGUMENT
+        )
+    message = getattr(carried.library, f"{carried.name}_message")
+    message.restype = ctypes.c_char_p
+    assert len({message(code) for code in range(-6, 0)}) == 6
+    assert model.tokenizer.vocabulary_size > 1
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
+    model = pipeline("characters")
+    with torch.no_grad():
+        model.model.head.bias[2] = torch.nan
+    carried = Carried(put(written(model.model, model.tokenizer, "nan"), tmp_path), "nan")
+    token = CToken()
+    assert carried.call("next", carried.model, carried.begun(), None, ctypes.byref(token)) == NUMBERS_FAIL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, compiler: str, tmp_path: Path) -> None:
+    embed = (compiler == "gcc") == (kind in ("words", "characters"))
+    model = pipeline(kind)
+    folder = put(written(model.model, model.tokenizer, "sea", embed=embed), tmp_path)
+    compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
+
+    def said(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+        return found.stdout
+
+    lines = said(MIXED.encode()).decode().split("\n")[:-1]
+    for line, score in zip(lines, model.score(MIXED), strict=True):
+        nats, *texts = line.split("\t")
+        assert float(nats) == pytest.approx(max(score.nats, 0), abs=2e-4)
+        wanted = [score.symbol, *([] if score.text is None else [score.text])]
+        assert texts == [json.dumps(text, ensure_ascii=False)[1:-1] for text in wanted]
+    expected = "The sea" + "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8)) + "\n"
+    assert said(b"The sea", "--generate", "100", "4", "0.8").decode("utf-8", "replace") == expected
+    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+    for text in (b"", odd, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999):
+        said(text)
+
+
+class Leaky(Recurrent):
+    """A cell of a guest: a leaky sum with a gate, and a state that begins elsewhere than at 0."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.into, self.gate = torch.nn.Linear(d_in, d_out), torch.nn.Linear(d_in + d_out, d_out)
+
+    def init_state(self, batch_size: int, memory: Any = None) -> Tensor:
+        return torch.full((batch_size, self.d_out), 0.25)
+
+    def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+        h = self.init_state(len(x_t)) if state is None else state
+        gate = torch.sigmoid(self.gate(torch.cat((x_t, h), dim=-1)))
+        h = gate * h + (1 - gate) * torch.sin(self.into(x_t))
+        return h * h.abs().sum(1, keepdim=True), h
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer("characters", [TEXT])
+    embedding = TokenEmbedding(tokenizer.vocabulary_size, 6, scale=1.5)
+    torch.manual_seed(0)
+    model = LanguageModel(embedding, Leaky(6, 10), SoftmaxHead(10, tokenizer.vocabulary_size))
+    torch.nn.init.normal_(model.head.weight)
+    carried = Carried(put(written(model, tokenizer, "guest"), tmp_path), "guest")
+    check_read(LanguagePipeline(model, tokenizer), carried, TEXT, TEXT.encode())
+    tied = pipeline("characters", tied=True)
+    carried = Carried(put(written(tied.model, tied.tokenizer, "tied"), tmp_path / "tied"), "tied")
+    check_read(tied, carried, TEXT, TEXT.encode())
+
+
+def test_the_checksum_is_that_of_whole_numbers() -> None:
+    weights = Weights()
+    assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
+    numbers = weights.whole()
+    assert len(numbers) == LANES
+    sums, prime, most = [0] * LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
+    for place, number in enumerate(numbers.tolist()):
+        lane = place % LANES
+        sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & most
+    found = len(numbers)
+    for part in sums:
+        found = ((found ^ part) * prime + (found >> 29)) & most
+    assert checksum(numbers) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "reason"),
+    [
+        ("bpe", {}, "its tokens are bpe"),
+        ("characters", {"kind": "transformer", "context": 8}, "layers of attention read a context that grows"),
+    ],
+)
+def test_what_cannot_be_printed_is_refused(kind: str, table: dict[str, Any], reason: str) -> None:
+    found = pipeline_of(kind, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
+    with pytest.raises(ValueError, match=reason):
+        written(found.model, found.tokenizer, "model")
