@@ -30,8 +30,8 @@ def export_run(
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files.
     "sentence-transformers" has its files beside them, for a model that gives vectors of texts. "onnx" are
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. "c" is a file of C with
-    its weights, which are inside of it with `embed`. Returns what is worth saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with
-    other files.
+    its weights, which are inside of it with `embed`. Returns what is worth saying of the files. Raises EnsueError for a
+    run that the format cannot express, and DataError for a directory with other files.
     """
     check_path("the run", run)
     check_path("out", out)

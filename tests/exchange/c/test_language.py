@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ensue.cli import app
 from ensue.exchange.c.printing import LANES, Weights, checksum
 from ensue.exchange.c.writing import written
 from ensue.models.language_model import LanguageModel

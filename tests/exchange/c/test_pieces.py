@@ -15,7 +15,7 @@ from ensue.engine.trace import Untraceable
 from ensue.exchange.c.printing import Weights, printed_step, ranges
 from ensue.exchange.c.writing import _piece
 from ensue.text.words import PUNCTUATION
-from ensue.types import leaves, map_state
+from ensue.types import leaves
 from exchange.c.carried import COMPILERS, CSampling, library
 from laws.table import SUBJECTS
 

@@ -33,7 +33,7 @@ int NAME_check(const NAME_model *model, const NAME_state *state) {
     if (!model || !state) return NAME_ARGUMENT;
     int is_whole = state->size == sizeof *state && state->checksum == CHECKSUM && state->token < NAME_VOCABULARY &&
                    state->is_due <= 1 && state->in_quotes <= 1 && state->blank <= 1 && state->random.next <= 624 &&
-                   state->decoder.missing <= 3 && state->decoder.length <= 4 && 
+                   state->decoder.missing <= 3 && state->decoder.length <= 4 &&
                    (!state->decoder.missing || state->decoder.point <= 0x10FFFF >> 6) &&
                    lexer_is_whole(&state->words);
     return is_whole ? NAME_OK : NAME_BAD_STATE;

@@ -117,7 +117,7 @@ def _constants(
 
 
 def _symbol(tokenizer: Tokenizer, id: int) -> bytes:
-    """What stands in a text for a token."""
+    """The bytes that stand in a text for a token."""
     if isinstance(tokenizer, ByteTokenizer):
         return bytes([id])
     return tokenizer.symbol(id).encode("utf-8", "surrogatepass")
