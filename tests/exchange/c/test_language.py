@@ -115,7 +115,8 @@ def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipe
 
 SAMPLINGS: list[dict[str, Any]] = [
     {}, {"temperature": 0.7}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.8}, {"min_p": 0.1},
-    {"repetition_penalty": 1.5}, {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2},
+    {"repetition_penalty": 1.5},
+    {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2},
 ]  # fmt: skip
 
 

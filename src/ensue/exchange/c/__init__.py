@@ -1,1 +1,1 @@
-"""A model as one file of C: the step that the engine prints, and beside it the pieces in the files `.h` of this folder."""
+"""A model as one file of C: the step that the engine prints, and the pieces in the `.h` files of this folder."""
