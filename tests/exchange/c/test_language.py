@@ -207,6 +207,14 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         assert texts == [json.dumps(text, ensure_ascii=False)[1:-1] for text in wanted]
     expected = "The sea" + "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8)) + "\n"
     assert said(b"The sea", "--generate", "100", "4", "0.8").decode("utf-8", "replace") == expected
+    (tmp_path / "elsewhere").mkdir()
+    for command in ([str(folder / "sea")], ["../sea"], ["../sea", "--weights", "../sea.weights"]):
+        found = subprocess.run(command, cwd=tmp_path / "elsewhere", input=b"The sea", capture_output=True, check=True)
+        assert found.stdout == said(b"The sea")
+    if not embed:
+        none = [str(folder / "sea"), "--weights", "none"]
+        found = subprocess.run(none, input=b"", capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (2, b"sea: none: the file of weights cannot be read\n")
     odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
     for text in (b"", odd, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999):
         said(text)

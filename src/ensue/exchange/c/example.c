@@ -1,7 +1,9 @@
 /* What `ensue score` and `ensue generate` print, of the text on stdin:
  *
  *     NAME < TEXT                                    each token with its surprisal in nats
- *     NAME --generate TOKENS [SEED [TEMPERATURE]] < PROMPT    the prompt, and a text that goes on from it */
+ *     NAME --generate TOKENS [SEED [TEMPERATURE]] < PROMPT    the prompt, and a text that goes on from it
+ *
+ * The weights are beside the program, or where `--weights FILE` before all else says. */
 #include "NAME.h"
 
 #include <stdio.h>
@@ -79,15 +81,34 @@ static int generate(const NAME_model *model, NAME_state *state, const char *prom
     return 0;
 }
 
+/* The path of a file beside the program, by how the program was called. */
+static char *beside(const char *program, const char *name) {
+    size_t folder = strlen(program);
+    while (folder && program[folder - 1] != '/' && program[folder - 1] != '\\') folder--;
+    char *path = malloc(folder + strlen(name) + 1);
+    if (path) memcpy(path, program, folder), memcpy(path + folder, name, strlen(name) + 1);
+    return path;
+}
+
 int main(int argc, char **argv) {
+    int is_named = argc > 2 && strcmp(argv[1], "--weights") == 0;
+    char *path = is_named ? NULL : beside(argc ? argv[0] : "", "NAME.weights");
+    const char *weights = is_named ? argv[2] : path;
+    if (is_named) argc -= 2, argv += 2;
     int generates = argc > 2 && argc < 6 && strcmp(argv[1], "--generate") == 0;
     if (argc > 1 && !generates) {
-        fprintf(stderr, "usage: NAME [--generate TOKENS [SEED [TEMPERATURE]]] < TEXT\n");
+        fprintf(stderr, "usage: NAME [--weights FILE] [--generate TOKENS [SEED [TEMPERATURE]]] < TEXT\n");
+        free(path);
         return 2;
     }
     NAME_model *model;
-    int code = NAME_open(&model, "NAME.weights");
-    if (code) return failed(code);
+    int code = weights ? NAME_open(&model, weights) : NAME_MEMORY;
+    if (code) {
+        fprintf(stderr, "NAME: %s: %s\n", weights ? weights : "NAME.weights", NAME_message(code));
+        free(path);
+        return 2;
+    }
+    free(path);
     size_t size;
     char *text = read_all(stdin, &size);
     NAME_state *state = malloc(NAME_state_size());

@@ -25,6 +25,9 @@ from ensue.version import VERSION
 TASK = "language-modeling"
 CAN = "C has language models with recurrent layers whose tokens are characters, bytes or words"
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
+WEIGHTS = """\
+The program reads `{0}.weights` beside it. If it is called by a name without a folder, as one of the `PATH`, it looks in
+the present folder. `./{0} --weights FILE` names another place. With `ensue export --embed` there is no such file."""
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
 
 
@@ -45,7 +48,8 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False) -> list[str]:
     except (Untraceable, ValueError) as reason:
         raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
     card = run.path / "README.md"
-    contents["README.md"] = _readme(run, name, card.read_text("utf-8", "replace") if card.is_file() else "").encode()
+    text = card.read_text("utf-8", "replace") if card.is_file() else ""
+    contents["README.md"] = _readme(run, name, text, embed).encode()
     with new_directory(out, contents):
         for file, content in contents.items():
             (out / file).write_bytes(content)
@@ -165,7 +169,7 @@ def _embedded(numbers: NDArray[np.uint32]) -> str:
     return "static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n"
 
 
-def _readme(run: RunDirectory, name: str, card: str) -> str:
+def _readme(run: RunDirectory, name: str, card: str, embed: bool) -> str:
     license = _CARD.search(card)
     named = license[1] if license else "not named in the card of the run; ask who made it before you pass it on"
     return f"""# {name}
@@ -176,6 +180,8 @@ compiler for C11 and its mathematics library, and nothing else. `{name}.h` says 
     make
     ./{name} < text.txt                                the surprisal of each token
     printf 'The ' | ./{name} --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
+
+{"The weights are inside of `{name}.c`." if embed else WEIGHTS.format(name)}
 
 License of the model: {named}.
 

@@ -1,0 +1,57 @@
+"""The page of models as C is followed from its first line to its last, with the compilers that are there."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import ensue
+from ensue.cli import app
+from exchange.c.carried import COMPILERS
+from kept_runs.make import unpacked
+from pages import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "carried-away.md"
+
+
+def followed() -> dict[str, str]:
+    """Writes the files of the page, and runs its commands; what each says. Nothing is trained."""
+    said = {}
+    for language, file, text in re.findall(r"```(\w+)(?: file=(\S+))?\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL):
+        if file:
+            Path(file).write_text(text, encoding="utf-8")
+        for line in text.splitlines() if language in ("bash", "sh") else ():
+            first, *others = shlex.split(line)
+            if first == "ensue" and others[0] != "train":
+                app(others, standalone_mode=False)
+            elif first != "ensue" and shutil.which(first):
+                done = subprocess.run(
+                    ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False
+                )
+                assert (done.returncode, done.stderr) == (0, ""), done.stderr
+                said[line] = done.stdout
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILERS or not shutil.which("make"), reason="no compiler, or no make")
+def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    unpacked("char-lstm", tmp_path)
+    (tmp_path / "char-lstm").rename(tmp_path / "run")
+    model = ensue.load(tmp_path / "run")
+    said = followed()
+    text = "The sea was calm."
+    nats = [round(score.nats, 4) for score in model.score(text)]
+    lines = said['echo "The sea was calm." | sea/sea'].splitlines()
+    assert [float(line.split()[0]) for line in lines[: len(text)]] == pytest.approx(nats, abs=2e-4)
+    read = [line.rpartition(" ") for line in said["python3 surprise.py"].splitlines()]
+    assert "".join(symbol[1:-1] for symbol, _, _ in read) == text
+    assert [float(found) for _, _, found in read] == pytest.approx(nats, abs=2e-4)
+    some = "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8))
+    assert said["printf 'The ' | sea/sea --generate 200 1 0.8"] == f"The {some}\n"
+    alone = "".join(model.generate("", max_tokens=200, seed=1))
+    assert {said[line] for line in ("./main", "go run main.go") if line in said} <= {alone}
