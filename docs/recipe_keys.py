@@ -149,7 +149,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[encoder]`, `kind = "gru"`', GRUEncoder),
     ('`[encoder]`, `kind = "clockwork"`', ClockworkEncoder),
     ('`[encoder]`, `kind = "qrnn"`', QRNNEncoder),
-    ("`[encoder]`, encoders `slstm`, `mlstm`, `gated-deltanet`", HeadsEncoder),
+    ("`[encoder]`, encoders `slstm`, `mlstm`, `gated-deltanet`, `rwkv7`", HeadsEncoder),
     ('`[encoder]`, `kind = "transformer"`', TransformerEncoder),
     ('`[encoder]`, `kind = "origin"`, of a tagger or classifier', OriginEncoder),
     ("`[directions]` of a tagger or classifier", Directions),

@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 79_085,
-    "files of `src`": 587,
+    "Python lines of `src`": 79_183,
+    "files of `src`": 588,
     "files of `tasks`": 152,
     "files loose in `tasks`": 2,
     "import circles": 0,

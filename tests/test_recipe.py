@@ -176,7 +176,7 @@ def test_the_last_of_two_budgets_counts() -> None:
             {"encoder": {"kind": "attention"}},
             'mine: no encoder "attention"; known: window, elman, lstm, peephole, coupled, layer-norm, projected, gru, '
             "clockwork, depth-gated, grid, mingru, minlstm, lru, mogrifier, lem, slstm, mlstm, gated-deltanet, "
-            "qrnn, transformer",
+            "rwkv7, qrnn, transformer",
         ),
         ({"encoder": {"kind": "min-gru"}}, 'mine: no encoder "min-gru"; did you mean "mingru"?; known: window, '),
         (

@@ -32,6 +32,7 @@ from ensue.nn import (
 from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.gated_deltanet import GatedDeltaInputs, GatedDeltaRule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
+from ensue.nn.recurrent.rwkv7 import RWKV7Inputs, RWKV7Rule
 from ensue.types import State, leaves, map_state
 
 
@@ -69,6 +70,8 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
     "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
     "gated delta rule": lambda d_in, d: GatedDeltaRule(8 * d + 4, 2 * d, num_heads=2),
+    "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
+    "rule of an rwkv-7": lambda d_in, d: RWKV7Rule(6 * 3 * d, 3 * d, num_heads=3),
     "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
     "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).given_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),

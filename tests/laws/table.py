@@ -19,6 +19,7 @@ from ensue.nn import (
     LSTM,
     MLSTM,
     QRNN,
+    RWKV7,
     SLSTM,
     AdditiveAttention,
     Alongside,
@@ -69,6 +70,7 @@ from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.gated_deltanet import GatedDeltaInputs, GatedDeltaRule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
 from ensue.nn.recurrent.qrnn import FoPooling
+from ensue.nn.recurrent.rwkv7 import RWKV7Inputs, RWKV7Rule
 from ensue.testing.laws import Subject
 
 D = 4
@@ -150,6 +152,9 @@ SUBJECTS = [
     Subject("gated deltanet", lambda: GatedDeltaNet(D, 9, num_heads=3)),
     Subject("what a gated deltanet reads", lambda: GatedDeltaInputs(D, 4, num_heads=2), is_slow=True),
     Subject("rule of a gated deltanet", lambda: GatedDeltaRule(4 * 9 + 6, 9, num_heads=3), is_slow=True),
+    Subject("rwkv-7", lambda: RWKV7(D, 9, num_heads=3, rank=2)),
+    Subject("what an rwkv-7 reads", lambda: RWKV7Inputs(D, 4, rank=2), is_slow=True),
+    Subject("rule of an rwkv-7", lambda: RWKV7Rule(6 * 9, 9, num_heads=3), is_slow=True),
     Subject("minlstm", lambda: MinLSTM(D, D_OUT)),
     Subject("qrnn", lambda: QRNN(D, D_OUT)),
     Subject("pooling of a qrnn", lambda: FoPooling(D, D_OUT)),

@@ -40,6 +40,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "slstm": {"kind": "slstm", "d_model": 6, "num_heads": 2},
     "mlstm": {"kind": "mlstm", "d_model": 6, "num_heads": 2},
     "gated-deltanet": {"kind": "gated-deltanet", "d_model": 6, "num_heads": 2},
+    "rwkv7": {"kind": "rwkv7", "d_model": 6, "num_heads": 2},
     "qrnn": {"kind": "qrnn", "d_model": 6, "size": 3},
     "learned": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "learned"},
     "sinusoidal": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "sinusoidal", "norm": "post"},

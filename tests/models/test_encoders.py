@@ -17,6 +17,7 @@ from ensue.nn import (
     LSTM,
     MLSTM,
     QRNN,
+    RWKV7,
     SLSTM,
     Bidirectional,
     Clockwork,
@@ -68,6 +69,7 @@ CELLS = {
     "slstm": SLSTM,
     "mlstm": MLSTM,
     "gated-deltanet": GatedDeltaNet,
+    "rwkv7": RWKV7,
     "qrnn": QRNN,
 }
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]

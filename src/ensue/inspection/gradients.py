@@ -111,7 +111,7 @@ RECURRENT = [
 ]
 """The names of the encoders that have a state for a gradient to go back through."""
 DEFAULT_ENCODERS = ("elman", "lstm", "gru", "clockwork", "mingru")
-STATES = dict.fromkeys(("lru", "mlstm", "gated-deltanet", "qrnn"), "*cell")
+STATES = dict.fromkeys(("lru", "mlstm", "gated-deltanet", "rwkv7", "qrnn"), "*cell")
 """The tap of the state, where it is not the hidden one: these carry on their cell, and nothing reads their h."""
 ROWS = 32
 """Examples whose norms are averaged."""

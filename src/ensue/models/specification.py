@@ -89,8 +89,8 @@ class PlainEncoder(RecurrentEncoder):
 class HeadsEncoder(RecurrentEncoder):
     """The keys of recurrent encoders with heads."""
 
-    kind: Literal["slstm", "mlstm", "gated-deltanet"]
-    cells = {"slstm": "SLSTM", "mlstm": "MLSTM", "gated-deltanet": "GatedDeltaNet"}
+    kind: Literal["slstm", "mlstm", "gated-deltanet", "rwkv7"]
+    cells = {"slstm": "SLSTM", "mlstm": "MLSTM", "gated-deltanet": "GatedDeltaNet", "rwkv7": "RWKV7"}
     own = ("num_heads",)
     num_heads: Size = 4
     """Heads of a layer, which share `d_model` evenly."""

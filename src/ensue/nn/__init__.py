@@ -59,6 +59,7 @@ from ensue.nn.recurrent.minimal import MinGRU, MinLSTM
 from ensue.nn.recurrent.mlstm import MLSTM, MLSTMState
 from ensue.nn.recurrent.mogrifier import MogrifierLSTM
 from ensue.nn.recurrent.qrnn import QRNN, QRNNState
+from ensue.nn.recurrent.rwkv7 import RWKV7
 from ensue.nn.recurrent.scan import scan
 from ensue.nn.recurrent.slstm import SLSTM, SLSTMState
 from ensue.nn.recurrent.variational import VariationalRecurrent, VariationalState
@@ -73,6 +74,7 @@ __all__ = [
     "LSTM",
     "MLSTM",
     "QRNN",
+    "RWKV7",
     "SLSTM",
     "AdditiveAttention",
     "Alongside",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.engine import executing
-from ensue.nn import LEM, LRU, MLSTM, SLSTM, GatedDeltaNet, MogrifierLSTM, SequenceLayer
+from ensue.nn import LEM, LRU, MLSTM, RWKV7, SLSTM, GatedDeltaNet, MogrifierLSTM, SequenceLayer
 from ensue.nn.recurrent.gated_deltanet import GatedDeltaRule
 
 B, T, D_IN, D = 2, 6, 3, 4
@@ -130,12 +130,42 @@ def gated_deltanet(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     return y
 
 
+def rwkv7(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
+    """In rows, as the paper writes it, so that matrices stand on the right; head by head."""
+    w = {name.removeprefix("layer.layers."): value for name, value in w.items()}
+    W_r, W_k, W_v = (part.T for part in np.split(w["0.weight_input"], 3))
+    A_w, A_a, A_g = (part.T for part in np.split(w["0.weight_down"], [2, 4]))
+    xi, alpha, rho = w["1.key"]
+    y, d = np.zeros((len(x), T, D)), D // 2
+    for row in range(len(x)):
+        wkv, before = np.zeros((2, d, d)), np.zeros(D_IN)
+        for t, x_t in enumerate(x[row]):
+            x_r, x_k, x_v, x_d, x_a, x_g = ((1 - mu) * x_t + mu * before for mu in w["0.mix"])
+            before = x_t
+            receptance, key, value = x_r @ W_r, x_k @ W_k, x_v @ W_v
+            decay = np.exp(-np.exp(-0.5) * sigmoid(np.tanh(x_d @ A_w) @ w["0.weight_decay"].T + w["0.bias_decay"]))
+            rate = sigmoid(x_a @ A_a @ w["0.weight_rate"].T + w["0.bias_rate"])
+            gate = sigmoid(x_g @ A_g) @ w["0.weight_gate"].T
+            written = key * ((1 - alpha) + rate * alpha)
+            for head in range(2):
+                own = slice(head * d, (head + 1) * d)
+                removal = unit((key * xi)[own])
+                transition = np.diag(decay[own]) - np.outer(removal, rate[own] * removal)
+                wkv[head] = wkv[head] @ transition + np.outer(value[own], written[own])
+                p = receptance[own] @ wkv[head].T
+                p = (p - p.mean()) / np.sqrt(p.var() + 64e-5) * w["1.gain"][own] + w["1.bias"][own]
+                y[row, t, own] = gate[own] * (p + (receptance[own] @ (rho * written)[own]) * value[own])
+            y[row, t] = y[row, t] @ w["2.module.weight"].T
+    return y
+
+
 CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers], Numbers]]] = {
     "lru": (LRU(D_IN, D, d_state=5), lru),
     "mogrifier": (MogrifierLSTM(D_IN, D, rounds=3), mogrifier),
     "lem": (LEM(D_IN, D, longest_step=0.5), lem),
     "slstm": (SLSTM(D_IN, D, num_heads=2), slstm),
     "mlstm": (MLSTM(D_IN, D, num_heads=2), mlstm),
+    "rwkv-7": (RWKV7(D_IN, D, num_heads=2, rank=2), rwkv7),
     "gated deltanet": (GatedDeltaNet(D_IN, D, num_heads=2), gated_deltanet),
 }
 
@@ -196,6 +226,8 @@ def test_without_rounds_a_mogrifier_is_an_lstm() -> None:
         (lambda: SLSTM(2, 6), "4 heads cannot share 6"),
         (lambda: MLSTM(2, 6), "4 heads cannot share 6"),
         (lambda: GatedDeltaNet(2, 6), "4 heads cannot share 6"),
+        (lambda: RWKV7(2, 6), "4 heads cannot share 6"),
+        (lambda: RWKV7(2, 4, rank=0), "rank of a matrix is above 0"),
     ],
 )
 def test_wrong_sizes_are_refused(make: Callable[[], SequenceLayer], message: str) -> None:

@@ -62,3 +62,8 @@ class DeltaLayer(Wrapper):
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_out={self.d_out}, num_heads={self.num_heads}"
+
+
+def unit(x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
+    """x / √(Σ x² + 10⁻⁶)."""
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)

@@ -10,14 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.layer import Recurrent
-from ensue.nn.recurrent.delta_rule import DeltaLayer, DeltaRule, DeltaState, LastState
+from ensue.nn.recurrent.delta_rule import DeltaLayer, DeltaRule, DeltaState, LastState, unit
 from ensue.nn.recurrent.initialization import input_weight
 from ensue.nn.taps import Taps
 from ensue.types import Memory, State
 
 WINDOW = 4
 """Positions of the short convolution, as in the paper."""
-EPSILON = 1e-6
 
 
 class GatedDeltaNet(DeltaLayer):
@@ -74,10 +73,9 @@ class GatedDeltaRule(DeltaRule):
         (s,) = self.init_state(len(x_t)) if state is None else state
         of_x, (f, i) = x_t[:, : 4 * self.d_out], x_t[:, 4 * self.d_out :].chunk(2, dim=-1)
         q, k, v, gate = (part.view(len(x_t), self.num_heads, self.d_head) for part in of_x.chunk(4, dim=-1))
-        q, k = (part * torch.rsqrt((part * part).sum(-1, keepdim=True) + EPSILON) for part in (q, k))
-        s, k = f.unsqueeze(-1).unsqueeze(-1) * s, k.unsqueeze(-2)
+        s, k = f.unsqueeze(-1).unsqueeze(-1) * s, unit(k).unsqueeze(-2)
         s = s + (i.unsqueeze(-1) * (v - (s * k).sum(-1))).unsqueeze(-1) * k
         s = self.cell(s.flatten(1)).view_as(s)
-        read = (s * q.unsqueeze(-2)).sum(-1)
-        read = read * torch.rsqrt((read * read).mean(-1, keepdim=True) + EPSILON) * gate
+        read = (s * unit(q).unsqueeze(-2)).sum(-1)
+        read = read * torch.rsqrt((read * read).mean(-1, keepdim=True) + 1e-6) * gate
         return self.hidden(self.gain * read.flatten(1)), DeltaState(s)
