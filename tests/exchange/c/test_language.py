@@ -34,32 +34,13 @@ from exchange.c.carried import (
     compiled,
     put,
 )
+from exchange.c.models import MIXED, pipeline
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
-MIXED = (
-    TEXT + "It's 3.5 or 3,a 4. well-known—no ‘quotes’ <unk> <un <<unk>> ’tis été\n\n“So,” ¿no? \u0663.\u0664 x\x85y\t"
-)
 KINDS = ("characters", "bytes", "words", "simple")
 SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
-
-
-def pipeline(kind: str, **specification: Any) -> LanguagePipeline:
-    """A model with numbers that are far from gentle."""
-    table = layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 12, "num_layers": 2, **specification})
-    found = pipeline_of("words" if kind == "simple" else kind, table)
-    if kind == "simple":
-        tokenizer = train_tokenizer("words", [MIXED], splitter="simple")
-        model = LanguageModel(
-            TokenEmbedding(tokenizer.vocabulary_size, 8), found.model.layers, SoftmaxHead(12, tokenizer.vocabulary_size)
-        )
-        found = LanguagePipeline(model, tokenizer)
-    torch.manual_seed(3)
-    with torch.no_grad():
-        for parameter in found.model.parameters():
-            parameter.add_(0.5 * torch.randn_like(parameter))
-    return found
 
 
 @pytest.fixture(scope="module", params=KINDS)

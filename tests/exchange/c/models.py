@@ -1,0 +1,33 @@
+"""Language models with numbers that are far from gentle, and a text with all that a splitter looks at."""
+
+from typing import Any
+
+import torch
+
+from ensue.models.language_model import LanguageModel
+from ensue.nn import SoftmaxHead, TokenEmbedding
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.text.tokenizers import train_tokenizer
+from language_pipelines import TEXT, pipeline_of
+from layer_tables import layers
+
+MIXED = (
+    TEXT + "It's 3.5 or 3,a 4. well-known—no ‘quotes’ <unk> <un <<unk>> ’tis été\n\n“So,” ¿no? \u0663.\u0664 x\x85y\t"
+)
+
+
+def pipeline(kind: str, **specification: Any) -> LanguagePipeline:
+    """A model with numbers that are far from gentle."""
+    table = layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 12, "num_layers": 2, **specification})
+    found = pipeline_of("words" if kind == "simple" else kind, table)
+    if kind == "simple":
+        tokenizer = train_tokenizer("words", [MIXED], splitter="simple")
+        model = LanguageModel(
+            TokenEmbedding(tokenizer.vocabulary_size, 8), found.model.layers, SoftmaxHead(12, tokenizer.vocabulary_size)
+        )
+        found = LanguagePipeline(model, tokenizer)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in found.model.parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+    return found

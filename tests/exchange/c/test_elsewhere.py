@@ -1,0 +1,57 @@
+"""Exported programs on other processors and systems: zig compiles them, qemu runs those of ARM of 64 bits."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import REPOSITORY
+from ensue.exchange.c.writing import written
+from exchange.c.carried import NUMBERS, STRICT, put
+from exchange.c.models import MIXED, pipeline
+
+ZIG = shutil.which("zig") or shutil.which("zig", path=REPOSITORY / "build" / "ziglang" / "ziglang")
+QEMU = shutil.which("qemu-aarch64")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(ZIG is None, reason="no zig (pip install --target build/ziglang ziglang)"),
+]
+
+
+def zig(folder: Path, cache: Path, target: str, *arguments: str) -> None:
+    command = [str(ZIG), "cc", "-target", target, *STRICT, *NUMBERS, *arguments]
+    caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
+    done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(QEMU is None, reason="no qemu-aarch64 (apt-get install qemu-user)")
+@pytest.mark.parametrize("kind", ["characters", "simple"])
+def test_an_arm_reads_and_writes_as_this_processor(
+    kind: str, tmp_path: Path, kept_folder: Callable[[str], Path]
+) -> None:
+    cache = kept_folder("zig")  # of the C library, too, which takes half a minute
+    model = pipeline(kind)
+    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
+    zig(folder, cache, "aarch64-linux-musl", "-O2", "-static", "-o", "sea", "example.c", "sea.c", "-lm")
+
+    def said(text: str, *arguments: str) -> str:
+        command = [str(QEMU), "sea", *arguments]
+        return subprocess.run(command, cwd=folder, input=text.encode(), capture_output=True, check=True).stdout.decode()
+
+    lines = said(MIXED).split("\n")[:-1]
+    for line, score in zip(lines, model.score(MIXED), strict=True):
+        assert float(line.split("\t")[0]) == pytest.approx(max(score.nats, 0), abs=2e-4)
+    expected = "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8))
+    assert said("The sea", "--generate", "100", "4", "0.8") == f"The sea{expected}\n"
+
+
+@pytest.mark.parametrize("target", ["x86_64-windows-gnu", "aarch64-macos"])
+def test_windows_and_macos_compile_it(target: str, tmp_path: Path, kept_folder: Callable[[str], Path]) -> None:
+    model = pipeline("simple")
+    folder = put(written(model.model, model.tokenizer, "sea", embed=True), tmp_path)
+    for file in ("sea.c", "example.c"):
+        zig(folder, kept_folder("zig"), target, "-c", file)
