@@ -16,6 +16,5 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   };
   addEventListener("resize", focus);
-  document.addEventListener("load", focus, true); // a picture has no width before it is there
   focus();
 });

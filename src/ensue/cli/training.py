@@ -1,4 +1,4 @@
-"""The commands that train: quickstart, train, recipes."""
+"""The commands that train: quickstart, train, distill, recipes."""
 
 from __future__ import annotations
 
@@ -99,6 +99,52 @@ def train(
         say(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
+
+
+def distill(
+    teachers: Annotated[
+        list[str],
+        typer.Argument(
+            help="Runs of classifiers, or files of answers (predict --json), and last the recipe of the student.",
+            metavar="TEACHER ... RECIPE",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it.", show_default=False)],
+    train: Annotated[str, typer.Option("--train", help="Texts with labels: a file, a folder or a glob.")] = "",
+    pool: Annotated[str, typer.Option(help="Texts without labels: a file, a folder or a glob.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the texts.")] = "",
+    test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
+    gold: Annotated[
+        float, typer.Option(min=0, max=1, help="How much a text's own label counts; the teachers count the rest.")
+    ] = 0.5,
+    temperature: Annotated[
+        float, typer.Option(min=0.01, max=100, help="The teachers' logits are divided by it.")
+    ] = 1.0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the student's recipe.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Train a small classifier on what larger ones say. Go on with: ensue train --resume --out OUT"""
+    *given, name = teachers
+    recipe = recipe_of(name, settings or [], train=train, valid=valid, test=test)
+    with importing_torch():
+        import torch
+
+        from ensue.annotation.teachers import taught
+        from ensue.console.reporter import ConsoleReporter
+    torch.set_num_threads(threads or 1)
+    with ConsoleReporter() as reporter:
+        student = taught(
+            given, recipe, out, pool=pool, gold=gold, temperature=temperature, overwrite=overwrite, device=device,
+            reporter=reporter,
+        )  # fmt: skip
+    outcome = _train(student, out, resume=False, overwrite=overwrite, device=device, threads=threads)
+    _exit_if_interrupted(outcome, out)
+    say(f"wrote {out}; try\n  {first_use(outcome.task, out)}")
 
 
 def _data_of(recipe: str) -> str:

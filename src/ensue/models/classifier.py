@@ -174,7 +174,7 @@ class Classifier(nn.Module):
         self, texts: Sequence[Words | Frames], targets: Tensor, weights: Float[Tensor, " K"] | None = None
     ) -> Loss:
         """The summed surprisal of the labels in nats, and the number of texts. `targets` (B,) are ids, or (B, K) 0 and
-        1.
+        1, or probabilities, under which it is the expected surprisal.
 
         `weights` (K,) multiply the loss of the texts that have a label.
         """

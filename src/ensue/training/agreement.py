@@ -58,7 +58,8 @@ def facts(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) ->
     found["the newest checkpoint"] = next((path.name for path in complete_checkpoints(run.checkpoints)[::-1]), "none")
     found["the training data"] = job.fingerprint
     held_out = fingerprints(recipe.data)
-    found |= {"the validation data": held_out.get("valid", ""), "the test data": held_out.get("test", "")}
+    parts = {"the validation data": "valid", "the test data": "test", "the teacher's answers": "teacher"}
+    found |= {name: held_out.get(key, "") for name, key in parts.items()}
     files = json.dumps(job.parts.files(), sort_keys=True, default=str)
     found["vocabularies and labels"] = hashlib.sha256(files.encode()).hexdigest()
     found["the initial weights"] = _digest(model)

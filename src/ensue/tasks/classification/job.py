@@ -58,16 +58,17 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
             self.parts.labels,
             balanced=recipe.head.class_weights == "balanced",
             sizes=recipe.train,
+            soft=data.soft_targets(self.parts.labels) if isinstance(data, DocumentData) else None,
         )
 
     def _classes(self, data: DocumentData | ClassifiedSeriesData) -> Classes:
-        """The labels of the training data. Raises DataError if there are no two."""
+        """The labels of the training data, and of a teacher. Raises DataError if there are no two."""
         train = data.split.train
-        counts = train.label_counts
-        if len(counts) < 2:
-            only = f'all {len(train):,} {data.unit} have the label "{next(iter(counts))}"' if counts else "no label"
+        names = set(train.label_counts).union(*getattr(data, "answers", {}).values())
+        if len(names) < 2:
+            only = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
             raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)
-        found = Classes(sorted(counts), multiple=data.multiple)
+        found = Classes(sorted(names), multiple=data.multiple)
         kept = getattr(data, "kept", None)
         return found if kept is None else kept.labels(found)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.data.detection.format_table import TEXTS, settings_of
+from ensue.models.specification import Path
 from ensue.models.word_specification import ClassHeadSpecification, ColumnName, PoolingHeadSpecification
 from ensue.recipe.tables import DividedData
 from ensue.tasks.frames.recipe import FramesRecipe
@@ -36,6 +37,10 @@ class ClassificationData(DividedData):
     separator: str = ""
     """The character between several labels in a field; empty: a field is one label. fastText and
     JSON lists need none.
+    """
+    teacher: Path = ""
+    """A file of JSON lines with `texts` and `probabilities`, as `predict --json` prints them. What it says of training
+    texts is learned in place of their labels (`ensue distill`).
     """
     splitter: Splitter = "simple"
     """How text is cut into words."""

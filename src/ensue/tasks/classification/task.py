@@ -37,7 +37,9 @@ READ_TOKENS, READ_ROWS = 16_384, 256
 
 @dataclass(frozen=True)
 class ClassBatch(Batch):
-    """Texts (one, or the two of a pair) or series, and their labels: ids (B,), or 0 and 1 (B, K) for several labels."""
+    """Texts (one, or the two of a pair) or series, and their labels: ids (B,), 0 and 1 (B, K) for several labels, or a
+    teacher's probabilities (B, K).
+    """
 
     targets: Tensor
     texts: tuple[Words | Frames, ...]
@@ -123,6 +125,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         *,
         balanced: bool,
         sizes: BatchSizes,
+        soft: NDArray[np.float32] | None = None,
     ) -> None:
         self.train, self.valid, self.labels = train, valid, labels
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
@@ -130,13 +133,15 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         self.shares = shares = labels.shares(matrix)
         small = np.min_scalar_type(len(labels))
         self.targets: NDArray[Any] = matrix if labels.multiple else labels.targets(matrix).astype(small)
+        if soft is not None:
+            self.targets = soft
         # of several labels a text, having one counts as much in all as not having it
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
         super().__init__(train.lengths, sizes)
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> ClassBatch:
-        targets = self.targets[cut.of(rows)].astype(np.float32 if self.labels.multiple else np.int64)
+        targets = self.targets[cut.of(rows)].astype(np.int64 if self.targets.ndim == 1 else np.float32)
         return ClassBatch(on_device(targets, device), self.train.batch(rows, device, cut))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:

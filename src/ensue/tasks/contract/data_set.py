@@ -121,13 +121,16 @@ def files_named(table: DataRecipe) -> list[Path]:
 
 def key_of(table: DataRecipe) -> list[Any]:
     """The key of what a table `[data]` tells of examples: all but the content of the training data."""
-    own = table.model_dump(exclude={"train", "valid", "test"})
+    own = table.model_dump(exclude={"train", "valid", "test", "teacher"})
     return [own, [str(path.absolute()) for path in files_named(table)], fingerprints(table)]
 
 
 def fingerprints(table: DataRecipe) -> dict[str, str]:
-    """The digests of the files with validation and test data, by their keys in the table `[data]`."""
-    return {key: digest_of(named(path)) for key, path in (("valid", table.valid), ("test", table.test)) if path}
+    """The digests of the files with validation and test data, and with a teacher's answers, by their keys in the table
+    `[data]`.
+    """
+    paths = {"valid": table.valid, "test": table.test, "teacher": getattr(table, "teacher", "")}
+    return {key: digest_of(named(path)) for key, path in paths.items() if path}
 
 
 def _repeats(division: Division, group: str, examples: str) -> list[str]:

@@ -1,0 +1,236 @@
+"""ensue distill: a student learns the probabilities that its teachers give, as a file of them says."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cli.conftest import Ensue
+from ensue.annotation.teachers import taught
+from ensue.errors import DataError
+from ensue.library import load
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.classification.teacher import read_answers, softened
+from ensue.training.run import begin_job
+from training.tiny import run_tiny
+from training.tiny_texts import classifying, documents, first_word, pairs, tsv, without_pictures
+
+Refused = Callable[..., str]
+SMALL = [
+    *("--set", "train.steps=3", "--set", "train.precision=float32", "--set", "train.validations=1"),
+    *("--set", "head.ngram_buckets=500", "--threads", "1", "--device", "cpu"),
+]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    without_pictures(monkeypatch)
+
+
+def lines(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def write_answers(path: str | Path, texts: Sequence[str], names: str, shares: NDArray[np.float64]) -> None:
+    rows = [
+        {"texts": [text], "probabilities": dict(zip(names, row, strict=True))}
+        for text, row in zip(texts, shares.tolist(), strict=True)
+    ]
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def drawn(count: int, seed: int, size: int = 3) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).dirichlet(np.ones(size), count)
+
+
+def test_the_loss_is_the_expected_surprisal_of_the_labels() -> None:
+    """By NumPy: -sum p log q, for texts with answers, twice with different ones, and without."""
+    Path("data.tsv").write_text("label\ttext\nx\tone day\ny\ttwo days\nx\tthree\nz\tfour\n")
+    shares = drawn(4, 0)
+    write_answers("told.jsonl", ["one day", "two days", "three", "two days"], "xyz", shares)
+    job: Any = begin_job(classifying(Path("data.tsv"), data={"teacher": "told.jsonl", "valid_fraction": 0.0}), None)
+    model = job.build_model().eval()
+    batch = job.task.batch_of(np.arange(4), torch.device("cpu"))
+    with torch.no_grad():
+        found = model.loss(batch.texts, batch.targets)
+        logits = model(batch.texts).double().numpy()
+    surprisal = np.log(np.exp(logits).sum(1, keepdims=True)) - logits
+    p = np.stack([shares[0], (shares[1] + shares[3]) / 2, shares[2], [0, 0, 1]])
+    assert found.total.item() == pytest.approx((p * surprisal).sum(), rel=1e-5)
+
+
+def test_certain_answers_teach_what_labels_teach() -> None:
+    """Bit for bit."""
+    texts = documents(40)
+    Path("data.tsv").write_text(tsv(texts))
+    names = sorted({text.labels[0] for text in texts})
+    rows = [
+        {"text": text.text, "probabilities": {name: float(name in text.labels) for name in names}} for text in texts
+    ]
+    Path("told.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, teacher in (("gold", ""), ("taught", "told.jsonl")):
+        run_tiny(classifying(Path("data.tsv"), data={"teacher": teacher}, steps=4), Path(name))
+    assert Path("gold/model.safetensors").read_bytes() == Path("taught/model.safetensors").read_bytes()
+
+
+def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
+    """By NumPy from logits: two teachers, a temperature, labels of texts, and texts of a pool that have none."""
+    Path("data.tsv").write_text("label\ttext\nx\tone day\ny\ttwo days\n")
+    Path("pool.txt").write_text("three of them\nand four\n")
+    texts, logits = (
+        ["one day", "two days", "three of them", "and four"],
+        np.random.default_rng(1).normal(size=(2, 4, 2)),
+    )
+    both = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    write_answers("a.jsonl", texts, "xy", both[0])
+    write_answers("b.jsonl", texts[::-1], "xy", both[1][::-1])
+    recipe = classifying(Path("data.tsv"))
+    student = taught(["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0)
+    flat = np.exp(logits / 2)
+    expected = (flat / flat.sum(-1, keepdims=True)).mean(0)
+    expected[:2] = 0.75 * expected[:2] + 0.25 * np.eye(2)
+    rows = lines(student.data.train)
+    assert [row["text"] for row in rows] == texts
+    assert [row["label"] for row in rows] == ["x", "y", *("xy"[best] for best in expected[2:].argmax(1))]
+    assert np.allclose([[row["probabilities"][name] for name in "xy"] for row in rows], expected, atol=1e-6)
+
+
+def test_a_zero_stays_zero_and_many_labels_stay_numbers() -> None:
+    shares = np.full((1, 2_001), 1 / 2_000)
+    shares[0, 0] = 0
+    found = softened(shares, 0.01)
+    assert found[0, 0] == 0
+    assert found[0, 1:] == pytest.approx(1 / 2_000)
+
+
+@pytest.mark.parametrize("write", [pytest.param(tsv, marks=pytest.mark.slow), first_word])
+def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused: Refused, runs: Path) -> None:
+    """Validation and test data have the format of the training data, a pool is plain text."""
+    shutil.copytree(runs / "topics", "teacher")
+    for name, seed in (("train", 1), ("valid", 2), ("test", 3)):
+        Path(name).write_text(write(documents(40, seed=seed)))
+    Path("pool.txt").write_text("".join(text.text + "\n" for text in documents(20, seed=4)))
+    held_out = ["--valid", "valid", "--test", "test"]
+    data = ["--train", "train", "--pool", "pool.txt", *held_out]
+    said = ensue("distill", "teacher", "classify-bag", *data, "--out", "out", *SMALL)
+    assert said.status == 0, said.err
+    rows, pipeline = lines("out.taught-train.jsonl"), load("teacher", kind=ClassificationPipeline)
+    assert [row["text"] for row in rows[:40]] == [text.text for text in documents(40, seed=1)]
+    answer = pipeline.predict([rows[-1]["text"]])[0]
+    assert rows[-1]["probabilities"] == pytest.approx(answer.probabilities, abs=1e-5)
+    assert rows[-1]["label"] == answer.label
+    assert load("out", kind=ClassificationPipeline).predict(["a text"])[0].label in pipeline.labels.names
+    shutil.rmtree("teacher")
+    more = ["train", "--resume", "--out", "out", "--set", "train.steps=4"]
+    assert ensue(*more).status == 0
+    with open("out.taught-train.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(rows[0]) + "\n")
+    assert "out.taught-train.jsonl has changed since this run began" in refused(*more)
+
+
+def test_changed_answers_are_named_and_may_lie_elsewhere(ensue: Ensue, refused: Refused) -> None:
+    texts = [text.text for text in documents(40)]
+    Path("data.tsv").write_text(tsv(documents(40)))
+    names = sorted({text.labels[0] for text in documents(40)})
+    write_answers("told.jsonl", texts, names, drawn(40, 2, len(names)))  # type: ignore[arg-type]
+    train = ["train", "classify-bag", "--train", "data.tsv", "--set", "data.teacher=told.jsonl", "--out", "out"]
+    assert ensue(*train, *SMALL).status == 0
+    Path("told.jsonl").rename("moved.jsonl")
+    more = ["train", "--resume", "--out", "out", "--set", "train.steps=4", "--set", "data.teacher=moved.jsonl"]
+    assert ensue(*more).status == 0
+    write_answers("moved.jsonl", texts, names, drawn(40, 3, len(names)))  # type: ignore[arg-type]
+    assert "moved.jsonl has changed since this run began" in refused(*more)
+
+
+def test_a_student_of_pairs(ensue: Ensue, runs: Path) -> None:
+    Path("pairs.tsv").write_text(pairs(30, seed=5))
+    said = ensue("distill", runs / "pairs", "classify-pairs", "--train", "pairs.tsv", "--out", "out", *SMALL[:6])
+    assert said.status == 0, said.err
+    assert load("out", kind=ClassificationPipeline).num_texts == 2
+    assert {*lines("out.taught-train.jsonl")[0]} == {"text1", "text2", "label", "probabilities"}
+
+
+def test_a_label_that_is_never_the_best_is_learned(ensue: Ensue) -> None:
+    Path("pool.txt").write_text("".join(f"{number} of a kind\n" for number in range(20)))
+    texts = Path("pool.txt").read_text().splitlines()
+    shares = np.where(np.arange(20)[:, None] % 2, [0.6, 0.2, 0.2], [0.2, 0.6, 0.2])
+    write_answers("told.jsonl", texts, "xyz", shares)
+    said = ensue("distill", "told.jsonl", "classify-bag", "--pool", "pool.txt", "--out", "out", *SMALL)
+    assert said.status == 0, said.err
+    assert load("out", kind=ClassificationPipeline).labels.names == ("x", "y", "z")
+
+
+def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
+    Path("data.tsv").write_text(tsv(documents(20)))
+    names = {text.labels[0] for text in documents(20)}
+    Path("told.jsonl").write_text(json.dumps({"text": "a", "probabilities": {name: 1 / len(names) for name in names}}))
+    Path("wrong.tsv").write_text("label\ttext\nnone\ta b\nnone\tc d\n")
+    own = shutil.copytree(runs / "topics", "own")
+    cases: list[tuple[list[object], str]] = [
+        (["classify-bag", "--train", "data.tsv"], "expected teachers and the recipe of the student"),
+        ([runs / "topics", "tag-lstm", "--train", "data.tsv"], "a student is a classifier of texts; the recipe is"),
+        ([runs / "names", "classify-bag", "--train", "data.tsv"], "the model is a tagger"),
+        ([runs / "several", "classify-bag", "--train", "data.tsv"], "gives a text several labels"),
+        ([runs / "topics", "classify-bag"], "no text to learn from: --train names texts with labels"),
+        ([runs / "topics", "classify-bag", "--train", "wrong.tsv"], "wrong.tsv:2: the label none; the teachers give"),
+        (["told.jsonl", "classify-bag", "--train", "data.tsv"], "data.tsv:2: told.jsonl has no answer for this text"),
+        ([own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"], "own: would be written over"),
+        (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: would be written over"),
+        ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
+        (["none", "classify-bag", "--train", "data.tsv"], "none"),
+    ]
+    before = sorted(path.name for path in Path().iterdir())
+    for arguments, expected in cases:
+        out = [] if "--out" in arguments else ["--out", "out"]
+        assert expected in refused("distill", *arguments, *out, "--device", "cpu")
+        assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_answers_that_do_not_fit_the_training_data(refused: Refused) -> None:
+    Path("data.tsv").write_text(tsv(documents(20)))
+    Path("several.jsonl").write_text('{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": ["y"]}\n')
+    Path("told.jsonl").write_text('{"text": "nobody wrote this", "probabilities": {"x": 1}}\n')
+    train = ["train", "classify-bag", "--set", "data.teacher=told.jsonl", "--out", "out", *SMALL, "--train"]
+    assert "told.jsonl: says nothing of the training texts" in refused(*train, "data.tsv")
+    assert "told.jsonl: a teacher is for one label a text" in refused(*train, "several.jsonl")
+    Path("told.jsonl").write_text(
+        '{"text": "a", "probabilities": {"x": 1}}\n{"text": "a", "probabilities": {"x": 0.5}}'
+    )
+    assert "told.jsonl:2: the probabilities have the sum 0.5; expected 1" in refused(*train, "data.tsv")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.floats() | st.text(max_size=3) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=4,
+)
+SHARES = st.dictionaries(st.text(max_size=2), st.sampled_from([0, 0.5, 1, 1e-9]), max_size=3) | JSON
+NAMES = st.sampled_from(["text", "texts", "text1", "text2", "probabilities"])
+OBJECTS = st.dictionaries(NAMES, JSON, max_size=3) | st.fixed_dictionaries({"text": JSON, "probabilities": SHARES})
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3))
+def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str]) -> None:
+    path = tmp_path / "told.jsonl"
+    path.write_text("\n".join(found), encoding="utf-8", errors="replace")
+    try:
+        answers = list(read_answers(path))
+    except DataError as error:
+        where = str(error)
+    else:
+        where, whole = f"{path}:", json.dumps(answers, ensure_ascii=False)
+        assert whole.encode().decode() == whole
+        for answer in answers:
+            assert 1 <= len(answer.texts) <= 2
+            assert sum(answer.probabilities.values()) == pytest.approx(1)
+    assert where.startswith(f"{path}:")
