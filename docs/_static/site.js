@@ -16,5 +16,6 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   };
   addEventListener("resize", focus);
+  document.addEventListener("load", focus, true); // a picture has no width before it is there
   focus();
 });

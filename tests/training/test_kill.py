@@ -69,7 +69,7 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
     assert not (run / "README.md").exists()
 
     with forked(["train", "--resume", "--out", str(run)]) as running:
-        wait_for(running, "step 30  validation")
+        wait_for(running, "  validation: ")
         running.signal(signal.SIGINT)
         said = running.stderr.read().splitlines()
         assert running.ended() == 130
