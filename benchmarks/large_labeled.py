@@ -58,17 +58,23 @@ def filled(column: Texts, values: list[str], lengths: np.ndarray, generator: np.
 def train(settings: list[str], processes: int, out: Path) -> None:
     """Trains, and says when the first step began and the most memory of each process that had torch."""
     command = [sys.executable, "-m", "ensue", "train", "classify-bag", "--processes", str(processes), "--out", str(out)]
-    began, most = time.perf_counter(), dict[int, int]()
+    began, most, first = time.perf_counter(), dict[int, int](), dict[int, str]()
+    born = dict[int, float]()
     with (out.parent / f"{out.name}.log").open("w") as log:
         running = subprocess.Popen([*command, *settings], stdout=log, stderr=log)
         while running.poll() is None:
             for process in family(running.pid):
                 most[process] = max(most.get(process, 0), peak(process))
+                born.setdefault(process, time.perf_counter())
+                if process not in first and (out / "metrics.jsonl").exists():
+                    since = time.perf_counter() - born[process]
+                    first[process] = f"{since:.1f} s, {processor_seconds(process):.1f} of processor time"
             time.sleep(0.05)
     if running.returncode:
         sys.exit((out.parent / f"{out.name}.log").read_text())
-    took, ranks = time.perf_counter() - began, sorted(most.values())[-processes:]
-    print(f"{took:.1f} s, {', '.join(f'{kilobytes / 1000:.0f}' for kilobytes in ranks)} MB", flush=True)
+    print(f"{time.perf_counter() - began:.1f} s in all", flush=True)
+    for process in sorted(most, key=lambda process: most[process])[-processes:]:
+        print(f"  a process: {most[process] / 1000:.0f} MB; first step after {first[process]}", flush=True)
 
 
 def family(process: int) -> list[int]:
@@ -87,6 +93,15 @@ def peak(process: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def processor_seconds(process: int) -> float:
+    """The processor time of a process so far."""
+    try:
+        own = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(own[11]) + int(own[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 79_507,
+    "Python lines of `src`": 79_582,
     "files of `src`": 590,
     "files of `tasks`": 153,
     "files loose in `tasks`": 2,

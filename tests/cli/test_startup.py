@@ -8,10 +8,14 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from multiprocessing import SimpleQueue
 from pathlib import Path
+from typing import Literal
 
 import pytest
+import torch
 
 import ensue
+from ensue.recipe import TrainRecipe
+from ensue.training.optimizer import build_optimizer
 from forked import FORK
 from training.tiny import words
 
@@ -86,6 +90,19 @@ def asked_for(action: Callable[[], object]) -> list[str]:
 def test_a_tagger_at_work_asks_for_no_compiler(runs: Path) -> None:
     assert asked_for(lambda: ensue.load(runs / "names").predict(["Anna sees Lima ."])) == []
     assert asked_for(lambda: importlib.import_module("sympy"))[:1] == ["sympy"]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw", "muon"])
+def test_an_optimizer_at_work_asks_for_no_compiler(name: Literal["sgd", "adamw", "muon"]) -> None:
+    def train() -> None:
+        layer = torch.nn.Linear(2, 2)
+        optimizer = build_optimizer(layer, TrainRecipe(optimizer=name, steps=1))
+        layer(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        optimizer.load_state_dict(optimizer.state_dict())
+
+    assert asked_for(train) == []
 
 
 @pytest.mark.slow

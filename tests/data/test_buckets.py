@@ -135,7 +135,7 @@ def test_repr_is_short() -> None:
 
 @pytest.mark.parametrize("longest", [5, 300, 1 << 17])
 def test_many_texts_come_in_the_order_of_few(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengths are sorted piece by piece, the order is in a file, and a pool is dealt when a batch asks for it."""
+    """Lengths are sorted piece by piece, the order is in the cache, and a pool is dealt when a batch asks for it."""
     monkeypatch.setattr(buckets_module, "PIECE", 300)
     monkeypatch.setattr(compact_texts, "SPILL_BYTES", 400)
     lengths, seed = np.random.default_rng(1).integers(0, longest, 2_000), 3
@@ -150,3 +150,5 @@ def test_many_texts_come_in_the_order_of_few(longest: int, monkeypatch: pytest.M
         for part in np.array_split(generator.permutation(order[pool]), parts)
     ]
     assert same(epoch_of(found, 2), [batches[number] for number in shown])
+    monkeypatch.setattr(buckets_module, "_ordered", None)
+    assert same(epoch_of(make((lengths.tolist(), 7, 20 * longest, seed)), 2), epoch_of(found, 2)), "made once more"

@@ -119,3 +119,14 @@ def test_rows_without_anything() -> None:
     assert empty.mask(np.arange(2)) is None
     assert ragged([]).padded(np.arange(0)).shape == (0, 0)
     assert ragged([[], [3]]).padded(np.arange(2), fill=9).tolist() == [[9], [3]]
+
+
+def test_the_only_word_of_each_text() -> None:
+    texts = Texts()
+    for word in "bcab":
+        texts.append([word])
+    found = texts.only({"b": 2, "c": 1})
+    assert found is not None
+    assert (found.tolist(), found.dtype) == ([2, 1, 0, 2], np.uint8)
+    texts.append([])
+    assert texts.only({"b": 2}) is None

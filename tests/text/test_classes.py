@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.data.compact_texts import Texts
 from ensue.text.labels import Classes
 
 NAMES = ["cat", "dog", "owl"]
@@ -89,6 +90,16 @@ def test_shares_of_single_labels_are_counted_with_one_more_of_each(labels: list[
     expected = [Fraction(labels.count(name) + 1, len(labels) + 3) for name in NAMES]
     assert shares.tolist() == pytest.approx([float(share) for share in expected])
     assert shares.sum() == pytest.approx(1)
+
+
+@given(labels=st.lists(st.sampled_from(NAMES), min_size=1, max_size=20))
+def test_labels_in_a_column_are_those_of_a_list(labels: list[str]) -> None:
+    column, single, matrix = Texts(), Classes(NAMES), Classes(NAMES).matrix([[label] for label in labels])
+    for label in labels:
+        column.append([label])
+    places = single.places(column)
+    assert places.tolist() == single.places([[label] for label in labels]).tolist() == matrix.argmax(1).tolist()
+    assert single.shares(places).tolist() == single.shares(matrix).tolist()
 
 
 @pytest.mark.parametrize("multiple", [False, True])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ensue.text.lexicon import MOST_CHARACTERS, Lexicon, WordForms, shape
@@ -73,6 +73,13 @@ def test_equal_words_have_equal_keys_be_they_known_or_not(
     assert encoded.keys.all()
     texts = [folded(form, lowercase=lowercase, fold_digits=fold_digits) for form in asked]
     assert len(set(zip(texts, encoded.keys.tolist(), strict=True))) == len(set(texts)) == len(set(encoded.keys))
+
+
+@example(forms=["ΑΣ", "Σ", "ΑΣ.", "1\n2", "", "İ٣"], lowercase=True)
+@given(forms=st.lists(st.text()), lowercase=st.booleans())
+def test_forms_are_folded_together_as_one_by_one(forms: list[str], lowercase: bool) -> None:
+    lexicon = Lexicon.train({"a": 2}, lowercase=lowercase)
+    assert [*lexicon.all_normalized(forms)] == [lexicon.normalized(form) for form in forms]
 
 
 def test_the_key_of_an_unknown_word_is_the_same_on_every_machine() -> None:

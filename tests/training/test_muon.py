@@ -12,7 +12,7 @@ from torch import nn
 
 from ensue.models.build_text import build_language_model
 from ensue.recipe import TrainRecipe
-from ensue.training.muon import SCALE, Muon, layer_matrices, whitened
+from ensue.training.muon import SCALE, SGD, AdamW, Muon, layer_matrices, whitened
 from ensue.training.optimizer import build_optimizer
 from layer_tables import layers
 
@@ -104,3 +104,26 @@ def test_a_checkpoint_has_both_kinds_of_moments(tmp_path: Path) -> None:
     kinds = [set(kept) for kept in other.state_dict()["state"].values()]
     assert kinds.count({"step", "momentum_buffer"}) == 2
     assert kinds.count({"step", "exp_avg", "exp_avg_sq"}) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("own", "theirs"), [(SGD, torch.optim.SGD), (AdamW, torch.optim.AdamW)])
+def test_eager_optimizers_are_those_of_torch(
+    own: type[torch.optim.Optimizer], theirs: type[torch.optim.Optimizer]
+) -> None:
+    found = []
+    for kind in (own, theirs):
+        torch.manual_seed(0)
+        layer = nn.Linear(5, 3)
+        optimizer = kind(layer.parameters(), lr=0.1, weight_decay=0.2, fused=True)  # type: ignore[call-arg]
+        for _ in range(3):
+            layer(torch.randn(4, 5)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        again = kind(layer.parameters(), lr=0.3, fused=True)  # type: ignore[call-arg]
+        again.load_state_dict(optimizer.state_dict())
+        layer(torch.randn(4, 5)).square().sum().backward()
+        again.step()
+        found.append([layer.weight, layer.bias, again.param_groups[0]["lr"]])
+    assert all(map(torch.equal, found[0][:2], found[1][:2]))
+    assert found[0][2] == found[1][2] == 0.1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,8 @@ class Buckets:
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.integer], *, batch_size: int, batch_tokens: int, seed: int):
         self.num_texts, self.seed = len(lengths), seed
-        order, ordered = _ordered(np.asarray(lengths), mix(seed, 0, 1))
-        self._pools = list(_pools(ordered, batch_size, batch_tokens))
-        self._texts = _kept(order)
+        self._texts = _kept(np.asarray(lengths), mix(seed, 0, 1))
+        self._pools = list(_pools(_sorted(np.asarray(lengths)), batch_size, batch_tokens))
         self._ends = np.cumsum([parts for _, parts in self._pools], dtype=np.int64)
         """Where the batches of each pool end among all."""
         self.steps_per_epoch = int(self._ends[-1]) if len(self._ends) else 0
@@ -75,41 +75,66 @@ class Buckets:
         return f"Buckets({self.num_texts:,} texts, steps_per_epoch={self.steps_per_epoch:,})"
 
 
-def _ordered(lengths: NDArray[np.integer], key: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """The numbers of the texts by length, those of one length at random, and their lengths, in little memory."""
-    count, longest = len(lengths), int(lengths.max(initial=0))
-    small: Any = np.int32 if count < 1 << 31 else np.int64
+def _kept(lengths: NDArray[np.integer], key: int) -> Numbers:
+    """`_ordered`; of many texts it is in the cache, as it takes time and memory."""
+    from ensue.data import compact_texts, kept_columns  # which an export does not carry  # noqa: PLC0415
+
+    if len(lengths) * np.dtype(_small(len(lengths))).itemsize <= compact_texts.SPILL_BYTES:
+        return compact_texts.Numbers.of({"numbers": _ordered(lengths, key)})
+
+    def read() -> kept_columns.Kept:
+        order = compact_texts.Numbers.of({"numbers": _ordered(lengths, key)})
+        return kept_columns.Kept({"order": compact_texts.Columns({"texts": order})}, {})
+
+    digest = sha256(np.ascontiguousarray(lengths).data).hexdigest()
+    found = kept_columns.in_cache(["order", digest, key], read).parts["order"]
+    assert found is not None
+    return cast("Numbers", found.columns["texts"])
+
+
+def _ordered(lengths: NDArray[np.integer], key: int) -> NDArray[np.integer]:
+    """The numbers of the texts by length, those of one length at random, in little memory."""
+    count, longest, small = len(lengths), int(lengths.max(initial=0)), _small(len(lengths))
     places = np.arange(count, dtype=small)
     np.random.default_rng(key).shuffle(places)
     drawn = np.empty(count, small)  # the texts in an order at random
     drawn[places] = np.arange(count, dtype=small)
     del places
     if longest >= 1 << 16:
-        shuffled = lengths[drawn]
-        order = np.argsort(shuffled, kind="stable")
-        return drawn[order], shuffled[order]
-    shuffled = lengths.astype(np.uint16)[drawn]
-    counts = np.zeros(longest + 1, np.int64)
-    parts = [slice(begin, min(begin + PIECE, count)) for begin in range(0, count, PIECE)]
-    for piece in parts:
-        counts += np.bincount(shuffled[piece], minlength=len(counts))
+        return drawn[np.argsort(lengths[drawn], kind="stable")]
+    shuffled, counts = lengths.astype(np.uint16)[drawn], _counts(lengths)
     free, found = np.cumsum(counts) - counts, np.empty(count, small)  # the first place that each length has left
-    for piece in parts:
+    for piece in _pieces(count):
         order = np.argsort(shuffled[piece], kind="stable")
         here, own = shuffled[piece][order], np.bincount(shuffled[piece], minlength=len(counts))
         found[(free - np.cumsum(own) + own)[here] + np.arange(len(here))] = drawn[piece][order]
         free += own
-    return found, np.repeat(np.arange(longest + 1, dtype=np.uint16), counts)
-
-
-def _kept(order: NDArray[np.integer]) -> Numbers:
-    """Numbers that are in a file if they are many."""
-    from ensue.data.compact_texts import Numbers, pieces  # which an export does not carry  # noqa: PLC0415
-
-    found = Numbers(order.dtype.char)
-    for piece in pieces(len(order)):
-        found.add(order[piece])
     return found
+
+
+def _sorted(lengths: NDArray[np.integer]) -> NDArray[np.integer]:
+    """The lengths in order, in little memory."""
+    if lengths.max(initial=0) >= 1 << 16:
+        return np.sort(lengths)
+    counts = _counts(lengths)
+    return np.repeat(np.arange(len(counts), dtype=np.uint16), counts)
+
+
+def _counts(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """How many texts there are of each length."""
+    counts = np.zeros(int(lengths.max(initial=0)) + 1, np.int64)
+    for piece in _pieces(len(lengths)):
+        counts += np.bincount(lengths[piece], minlength=len(counts))
+    return counts
+
+
+def _small(count: int) -> Any:
+    """The type of the numbers of so many texts."""
+    return np.int32 if count < 1 << 31 else np.int64
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + PIECE, count)) for begin in range(0, count, PIECE))
 
 
 def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> Iterator[tuple[slice, int]]:

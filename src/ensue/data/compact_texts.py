@@ -64,8 +64,8 @@ class Numbers:
         """The map of those that are not in memory."""
 
     @classmethod
-    def of(cls, arrays: Arrays, file: MappedFile) -> Self:
-        """The numbers of a mapped file."""
+    def of(cls, arrays: Arrays, file: MappedFile | None = None) -> Self:
+        """The numbers of a mapped file, or of an array in memory."""
         found = cls("b")
         found._fixed, found.file = arrays["numbers"], file
         return found
@@ -303,6 +303,16 @@ class Texts(Sequence[tuple[str, ...]]):
             words = known[self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))]
             rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])[words >= 0]
             found[rows, words[words >= 0]] = True
+        return found
+
+    def only(self, numbers: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
+        """The number of the one word of each text, (N,), 0 for a word without a number; None unless each has one."""
+        if (self.lengths != 1).any():
+            return None
+        known = np.array([numbers.get(value, 0) for value in self.words.values], np.min_scalar_type(len(numbers)))
+        found = np.empty(len(self), known.dtype)
+        for piece in pieces(len(self)):
+            found[piece] = known[self.words.numbers.read(piece)]
         return found
 
     def digests(self) -> NDArray[np.uint64]:

@@ -31,6 +31,8 @@ def check_names(names: Collection[str]) -> None:
         raise ValueError("names must be distinct, and there must be one")
 
 
+PIECE = 1 << 20
+"""The labels that are counted at once."""
 Names = Annotated[Sequence[str], check_names]
 SpanTags = tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]
 
@@ -41,6 +43,9 @@ class LabelColumn(Protocol):
 
     def has(self, numbers: Mapping[str, int]) -> NDArray[np.bool_]:
         """Which text has which of these labels, (N, K), by their places."""
+
+    def only(self, numbers: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
+        """The place of the one label of each text, (N,), 0 for another one; None unless each has one."""
 
 
 class Classes(Stored):
@@ -96,10 +101,19 @@ class Classes(Stored):
         """The targets of training for texts with these labels (N, K): ids (N,), or with `multiple` 0 and 1 (N, K)."""
         return matrix.astype(np.float32) if self.multiple else matrix.argmax(1)
 
-    def shares(self, matrix: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """The share of the texts (N, K) that have each label, (K,), with 1 added to each count."""
-        counts = matrix.sum(0) + 1.0
-        shares: NDArray[np.float64] = counts / (len(matrix) + (2 if self.multiple else len(self.names)))
+    def places(self, labels: Sequence[Collection[str]]) -> NDArray[np.unsignedinteger[Any]]:
+        """The ids of the labels of texts that have one each, (N,), in little memory."""
+        found = labels.only(self.ids) if isinstance(labels, LabelColumn) else None
+        return self.matrix(labels).argmax(1).astype(np.min_scalar_type(len(self))) if found is None else found
+
+    def shares(self, has: NDArray[np.bool_] | NDArray[np.unsignedinteger[Any]]) -> NDArray[np.float64]:
+        """The share of the texts that have each label, (K,), with 1 added to each count; `has` is their matrix (N, K),
+        or `places` (N,).
+        """
+        counts = has.sum(0) if has.ndim > 1 else np.zeros(len(self.names), np.int64)
+        for part in np.array_split(has, len(has) // PIECE + 1) if has.ndim == 1 else ():
+            counts += np.bincount(part, minlength=len(counts))
+        shares: NDArray[np.float64] = (counts + 1.0) / (len(has) + (2 if self.multiple else len(self.names)))
         return shares
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from threading import Lock
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -127,19 +127,18 @@ class Lexicon(Stored):
         """A lexicon from the count of each word form in the training data, and the values of the columns in use."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
         lexicon.longest_affix = longest_affix
-        words = most_frequent(_counted(counts, lexicon.normalized), min_count=min_count, limit=max_size)
+        normalized = _summed(zip(lexicon.all_normalized([*counts]), counts.values(), strict=True))
+        words = most_frequent(normalized, min_count=min_count, limit=max_size)
         lexicon.words = _vocabulary(words)
         if characters:
-            letters = _counted(counts, None)
+            letters = _summed((letter, count) for form, count in counts.items() for letter in form)
             lexicon.characters = _vocabulary(most_frequent(letters, min_count=1, limit=None))
         if longest_affix:
-            found: dict[str, int] = {}
-            for form in counts:
-                for affix in lexicon.affixes_of(form):
-                    found[affix] = found.get(affix, 0) + 1
+            found = _summed((affix, 1) for form in counts for affix in lexicon.affixes_of(form))
             lexicon.affixes = _vocabulary(most_frequent(found, min_count=AFFIX_COUNT, limit=None))
         if shapes:
-            lexicon.shapes = _vocabulary(most_frequent(_counted(counts, shape), min_count=2, limit=None))
+            found = _summed((shape(form), count) for form, count in counts.items())
+            lexicon.shapes = _vocabulary(most_frequent(found, min_count=2, limit=None))
         lexicon.columns = {name: _vocabulary(sorted(set(values))) for name, values in (columns or {}).items()}
         lexicon.vectors, lexicon.kept_vectors = None if vectors is None else _vocabulary(vectors), kept_vectors
         return lexicon
@@ -149,6 +148,11 @@ class Lexicon(Stored):
         form = form.lower() if self.lowercase else form
         return _DIGIT.sub("0", form) if self.fold_digits else form
 
+    def all_normalized(self, forms: Sequence[str]) -> Sequence[str]:
+        """`normalized` for each form, in one go: a line break is nobody's neighbor."""
+        found = self.normalized("\n".join(forms)).split("\n")
+        return found if len(found) == len(forms) else [*map(self.normalized, forms)]
+
     def affixes_of(self, form: str) -> list[str]:
         """`u-`, `un-`, ... `-d`, `-ed`: a prefix and a suffix of each length; for a shorter word the whole word."""
         form = self.normalized(form)
@@ -157,7 +161,7 @@ class Lexicon(Stored):
 
     def encode(self, forms: Sequence[str]) -> WordForms:
         """The ids of word forms."""
-        letters = [self._letters(form) for form in forms]
+        letters = [self._letters(form) for form in forms] if self.characters else [[]] * len(forms)
         lengths = np.array([len(ids) for ids in letters], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for ids in letters for id in ids]
@@ -180,7 +184,7 @@ class Lexicon(Stored):
 
     def _keys(self, forms: Sequence[str]) -> NDArray[np.int64]:
         ids = self.words.ids
-        found = (ids.get(word) or _number(word) for word in map(self.normalized, forms))
+        found = (ids.get(word) or _number(word) for word in self.all_normalized(forms))
         return np.fromiter(found, np.int64, len(forms))
 
     def _letters(self, form: str) -> list[int]:
@@ -227,12 +231,11 @@ def shape(form: str) -> str:
     return form
 
 
-def _counted(counts: Mapping[str, int], key: Any) -> dict[str, int]:
-    """How often each `key(form)` occurs, or each character if there is no key."""
+def _summed(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """How often each symbol occurs."""
     found: dict[str, int] = {}
-    for form, count in counts.items():
-        for symbol in (key(form),) if key else form:
-            found[symbol] = found.get(symbol, 0) + count
+    for symbol, count in counts:
+        found[symbol] = found.get(symbol, 0) + count
     return found
 
 

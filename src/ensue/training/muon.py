@@ -14,7 +14,8 @@ learning rates are of the size of AdamW's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from inspect import unwrap
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -54,7 +55,30 @@ def layer_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     return {parameter: blocks.get(parameter, 1) for parameter in parameters if parameter.dim() == 2}
 
 
-class Muon(torch.optim.AdamW):
+OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
+
+
+def eager(kind: type[OptimizerT]) -> type[OptimizerT]:
+    """A kind of torch's optimizers without what wraps its methods for `torch.compile`: at the first call the wrappers
+    import the whole compiler, which takes a second and 55 MB.
+    """
+    for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+        setattr(kind, name, unwrap(getattr(kind, name)))
+    kind.step = torch.no_grad()(unwrap(kind.step))  # type: ignore[method-assign]
+    return kind
+
+
+@eager
+class SGD(torch.optim.SGD):
+    """Gradient descent with momentum."""
+
+
+@eager
+class AdamW(torch.optim.AdamW):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
+
+
+class Muon(AdamW):
     """AdamW, and for the parameters of `matrices` momentum that is whitened."""
 
     def __init__(

@@ -23,7 +23,7 @@ from ensue.models.modules import copied
 from ensue.ranks import is_in_parts, local_part
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
-from ensue.training.muon import Muon, layer_matrices
+from ensue.training.muon import SGD, AdamW, Muon, layer_matrices
 
 
 class Tuning:
@@ -116,11 +116,11 @@ def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None
     fused = {parameter.device.type for parameter in parameters} <= {"cpu", "cuda"}
     if recipe.optimizer == "sgd":
         fused = fused and not any(map(is_in_parts, parameters))  # which torch 2.13 does not have
-        return torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.beta1, fused=fused)
+        return SGD(groups, lr=recipe.learning_rate, momentum=recipe.beta1, fused=fused)
     betas = (recipe.beta1, recipe.beta2)
     if recipe.optimizer == "muon":
         return Muon(groups, layer_matrices(model), lr=recipe.learning_rate, betas=betas, fused=fused)
-    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=betas, fused=fused)
+    return AdamW(groups, lr=recipe.learning_rate, betas=betas, fused=fused)
 
 
 @dataclass(frozen=True)

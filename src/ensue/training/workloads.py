@@ -18,6 +18,7 @@ from ensue.models.specification import ONE_WAY, Directions, EncoderSpecification
 from ensue.nn import SoftmaxHead
 from ensue.recipe import Recipe
 from ensue.training.device import Precision, autocast
+from ensue.training.muon import AdamW
 
 Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
@@ -47,7 +48,7 @@ def training_step(workload: Workload) -> Callable[[Precision], None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, loss = MAKERS[workload]()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    optimizer = AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def step(precision: Precision) -> None:
         with autocast(precision, CPU):

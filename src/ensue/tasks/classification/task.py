@@ -129,12 +129,9 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:
         self.train, self.valid, self.labels = train, valid, labels
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
-        matrix = labels.matrix(train.labels)
-        self.shares = shares = labels.shares(matrix)
-        small = np.min_scalar_type(len(labels))
-        self.targets: NDArray[Any] = matrix if labels.multiple else labels.targets(matrix).astype(small)
-        if soft is not None:
-            self.targets = soft
+        own: NDArray[Any] = (labels.matrix if labels.multiple else labels.places)(train.labels)
+        self.shares = shares = labels.shares(own)
+        self.targets: NDArray[Any] = own if soft is None else soft
         # of several labels a text, having one counts as much in all as not having it
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
