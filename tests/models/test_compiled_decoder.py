@@ -50,7 +50,7 @@ def both(model):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", some_slow(["sinusoidal", "learned"], "learned"))
-@pytest.mark.parametrize("activation", some_slow(["relu", "gelu"], "gelu"))
+@pytest.mark.parametrize("activation", some_slow(["relu", "gelu", "silu"], "gelu"))
 @pytest.mark.parametrize(
     ("d", "heads", "dtype"), [(24, 3, torch.float64), (64, 4, torch.float64), (64, 2, torch.float32)]
 )
@@ -172,6 +172,7 @@ def test_what_it_does_not_know_is_left_to_torch():
         model_of(head=TiedSoftmaxHead(24, table)),  # projects
         model_of(dtype=torch.bfloat16),
         model_of(norm_input=True),
+        model_of(activation="gelu-tanh"),
     ):
         assert compiled(model, begun(model)) is None
     model = model_of(head=SoftmaxHead(24, SIZE))

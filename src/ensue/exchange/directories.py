@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from ensue.exchange.bert import ALBERT, BERT, DEBERTA, DISTILBERT, ELECTRA, MODE
 from ensue.exchange.family import Configuration, Family
 from ensue.exchange.gpt import GPT, GPT2, LLAMA, NEOX
 from ensue.exchange.imported import Imported, recipe_of
-from ensue.exchange.layouts import Part, to_ours
+from ensue.exchange.layouts import to_ours
+from ensue.exchange.marian import MARIAN, import_marian
 from ensue.exchange.tokenizer_files import read_tokenizer
 from ensue.exchange.weight_files import check_finite, read_json_file, read_json_object, read_weights, weight_files
 from ensue.parsing import shown
@@ -79,13 +80,12 @@ FAMILIES = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "distilbert": DISTILBERT,
     "electra": ELECTRA, "albert": ALBERT, "mpnet": MPNET, "deberta-v2": DEBERTA, "modernbert": MODERNBERT,
     "gpt2": GPT2, "openai-gpt": GPT, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA,
+    "marian": MARIAN,
 }  # fmt: skip
 """The families by `model_type`."""
 OTHERS = ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
 """Decoders with biases, norms or positions of their own, which are not read."""
 MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
-MOST_NAMES = 5
-"""The most tensors that are named in a line."""
 PADDED_TO = 128
 """Tables of tokens are published with up to so many rows more than there are tokens, for the sake of products. More
 than an eighth is another model's tokenizer.
@@ -96,13 +96,15 @@ def import_directory(directory: Path) -> Imported:
     """A directory with config.json, weights and a tokenizer. Raises DataError for what is missing or not known."""
     config = Configuration(read_json_object(directory / "config.json"), directory / "config.json")
     family = _family(config)
+    if family is MARIAN:
+        return import_marian(directory, config)
     files = weight_files(directory)
     tokenizer = read_tokenizer(directory, is_masked=family.is_masked)
-    tensors = _plain(read_weights(files), family)
+    tensors = family.plain(read_weights(files))
     recipe = _recipe(config, family, tokenizer, tensors.keys(), directory)
     layout = family.layout(recipe)
     ours = to_ours(layout, tensors, files[0])
-    notes = [*_fitted(ours, tokenizer, directory), *_left_out(tensors, family, layout)]
+    notes = [*_fitted(ours, tokenizer, directory), *family.left_out(tensors, layout)]
     if "head.weight" not in ours:
         _check_tied(ours["features.weight"], tensors.get(family.tied), files[0])
     if not family.is_masked:
@@ -133,20 +135,6 @@ def _family(config: Configuration) -> Family:
     return FAMILIES[kind]
 
 
-def _plain(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
-    """The tensors by the names of today: without the prefix, and with `weight` for the older `gamma`."""
-    older = {".gamma": ".weight", ".beta": ".bias"}
-    found = {}
-    for name, tensor in tensors.items():
-        plain = name.removeprefix(family.prefix)
-        for old, new in older.items():
-            plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
-        for old, new in family.renamed:
-            plain = new + plain.removeprefix(old) if plain.startswith(old) else plain
-        found[plain] = tensor
-    return found
-
-
 def _fitted(ours: dict[str, Tensor], tokenizer: Tokenizer, directory: Path) -> list[str]:
     """Cuts rows for which there are no tokens off, and says so. Raises DataError for a tokenizer of another model."""
     rows, size = len(ours["features.weight"]), tokenizer.vocabulary_size
@@ -167,12 +155,3 @@ def _check_tied(ours: Tensor, copy: Tensor | None, place: Path) -> None:
         raise DataError(
             "the softmax has vectors of its own, which is not supported; expected those of the tokens", place
         )
-
-
-def _left_out(tensors: Mapping[str, Tensor], family: Family, layout: Sequence[Part]) -> list[str]:
-    """A line with the names of the tensors that are not used, but for those that say nothing."""
-    used = {name for part in layout for name in part.theirs}
-    known = (*family.unused, *([family.tied] if family.tied else []))
-    left = sorted(name for name in tensors if name not in used and not name.endswith(known))
-    more = f" and {len(left) - MOST_NAMES} more tensors" if len(left) > MOST_NAMES else ""
-    return [f"not used: {', '.join(left[:MOST_NAMES])}{more}"] if left else []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from ensue.errors import DataError
 from ensue.exchange.layouts import Part
@@ -16,6 +18,8 @@ ACTIVATIONS = {
     "swish": "silu",
 }  # fmt: skip
 """Our name of each nonlinearity."""
+MOST_NAMES = 5
+"""The most tensors that are named in a line."""
 THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
 
 
@@ -100,3 +104,24 @@ class Family:
     """The beginnings of names in files of another program, and what stands for them here."""
     tied: str = ""
     """The name of a copy of the tokens' vectors that some files have."""
+
+    def plain(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors by the names of today: without the prefix, and with `weight` for the older `gamma`."""
+        older = {".gamma": ".weight", ".beta": ".bias"}
+        found = {}
+        for name, tensor in tensors.items():
+            plain = name.removeprefix(self.prefix)
+            for old, new in older.items():
+                plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
+            for old, new in self.renamed:
+                plain = new + plain.removeprefix(old) if plain.startswith(old) else plain
+            found[plain] = tensor
+        return found
+
+    def left_out(self, tensors: Iterable[str], layout: Sequence[Part]) -> list[str]:
+        """A line with the names of the tensors that are not used, but for those that say nothing."""
+        used = {name for part in layout for name in part.theirs}
+        known = (*self.unused, *([self.tied] if self.tied else []))
+        left = sorted(name for name in tensors if name not in used and not name.endswith(known))
+        more = f" and {len(left) - MOST_NAMES} more tensors" if len(left) > MOST_NAMES else ""
+        return [f"not used: {', '.join(left[:MOST_NAMES])}{more}"] if left else []

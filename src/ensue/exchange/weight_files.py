@@ -17,7 +17,7 @@ FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 MAX_JSON = 1 << 26
 """The most bytes of a JSON file of a published model; a large tokenizer has some ten million."""
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "model.pt")
-CONVERT = 'AutoModel.from_pretrained("{0}").save_pretrained("{0}", safe_serialization=True)'
+CONVERT = '{1}.from_pretrained("{0}").save_pretrained("{0}", safe_serialization=True)'
 
 
 def read_file(path: Path) -> bytes:
@@ -48,15 +48,17 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def weight_files(directory: Path) -> list[Path]:
-    """The files of the weights. Raises DataError if there are none, if one is missing, and if they are pickled."""
+def weight_files(directory: Path, theirs: str = "AutoModel") -> list[Path]:
+    """The files of the weights. Raises DataError if there are none, if one is missing, and if they are pickled, which
+    `theirs`, a class of transformers, converts.
+    """
     if (directory / FILE).is_file():  # a pipe would be waited for
         return [directory / FILE]
     if (directory / INDEX).exists():
         return _shards(directory)
     for name in PICKLED:
         if (directory / name).exists():
-            convert = CONVERT.format(directory)
+            convert = CONVERT.format(directory, theirs)
             raise DataError(f"pickled weights can run code and are not read; transformers converts them: {convert}",
                             directory / name)  # fmt: skip
     raise DataError(f"no weights: expected {FILE}", directory)

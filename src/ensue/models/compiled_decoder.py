@@ -46,10 +46,12 @@ from ensue.types import State
 
 PARTS = {
     Transformer, PreNormDecoderBlock, PostNormDecoderBlock, MultiHeadAttention, MultiHeadCrossAttention,
-    FeedForward, SinusoidalPositions, Frequencies, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding,
-    SoftmaxHead, TiedSoftmaxHead, Tap, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.Identity,
+    FeedForward, SinusoidalPositions, Frequencies, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding, Tap,
+    SoftmaxHead, TiedSoftmaxHead, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.SiLU, nn.Identity,
 }  # fmt: skip
 """The modules that decoder_step.c knows. A subclass may compute something else."""
+ACTIVATIONS = ("relu", "gelu", "silu")
+"""The nonlinearities, in the order of their numbers there."""
 SHIFT = 8
 """Places come in chunks of 2^SHIFT."""
 GAP = 16
@@ -107,7 +109,8 @@ def _is_known_stack(decoder: nn.Module) -> bool:
         return False
     first, *others = decoder
     norms_input = any(isinstance(layer, Pointwise) and isinstance(layer.module, nn.LayerNorm) for layer in others[:-1])
-    has_blocks = any(isinstance(layer, PostNormDecoderBlock) for layer in others)
+    kinds = {layer.activation for layer in others if isinstance(layer, PostNormDecoderBlock)}
+    has_blocks = bool(kinds) and kinds <= {*ACTIVATIONS}
     return isinstance(first, SinusoidalPositions | LearnedPositions) and has_blocks and not norms_input
 
 
@@ -161,7 +164,7 @@ class CompiledDecoder:
         self._numbers = (ctypes.c_double * 2)(norm.eps, model.target.scale)
         self._sizes = [
             self.d, block.attention.num_heads, self.hidden, self.layers, self.vocabulary_size,
-            isinstance(block, PreNormDecoderBlock), block.activation == "gelu",
+            isinstance(block, PreNormDecoderBlock), ACTIVATIONS.index(block.activation),
         ]  # fmt: skip
         self._packed, self._positions = packed, model.decoder.layers[0]  # type: ignore[index]
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)

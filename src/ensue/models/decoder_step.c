@@ -1,10 +1,10 @@
 /* One position of a Transformer decoder for many rows, from the ids to the scores of the next token. Compiled after
  * engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
 
-/* Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first and the hidden layer is GELU;
- * positions read, this one too; positions of the memory; shift: a chunk has 2^shift places. */
+/* Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first; the hidden layer's
+ * nonlinearity; positions read, this one too; positions of the memory; shift: a chunk has 2^shift places. */
 typedef struct {
-    int64_t d, heads, hidden, layers, vocabulary, norms_first, gelu, read, memory, shift;
+    int64_t d, heads, hidden, layers, vocabulary, norms_first, activation, read, memory, shift;
 } shape;
 
 /* The weights of a layer, and those around all. */
@@ -51,10 +51,14 @@ static void normalize(int64_t rows, int64_t d, int64_t ld, real epsilon, const r
     }
 }
 
-static void activate(int64_t count, int gelu, real *x) {
-    if (gelu)
+/* The nonlinearity: ReLU (0), GELU (1) or SiLU (2). */
+static void activate(int64_t count, int kind, real *x) {
+    if (kind == 1)
         for (int64_t j = 0; j < count; j++)
             x[j] = x[j] * (real)0.5 * (1 + erf_(x[j] * (real)0.70710678118654752));
+    else if (kind == 2)
+        for (int64_t j = 0; j < count; j++)
+            x[j] = x[j] / (1 + exp_(-x[j]));
     else
         for (int64_t j = 0; j < count; j++)
             x[j] = x[j] < 0 ? 0 : x[j];
@@ -200,7 +204,7 @@ void decode(const shape *s, const double *numbers, const layer *layers, const ou
         product(rows, s->hidden, d, input(s, &a, epsilon, m->last_norm, m->last_norm_b), ld, m->first, m->first_b, a.w,
                 wide, 0);
         for (int64_t i = 0; i < rows; i++)
-            activate(s->hidden, s->gelu, a.w + i * wide);
+            activate(s->hidden, s->activation, a.w + i * wide);
         add_output(s, &a, epsilon, s->hidden, a.w, wide, m->second, m->second_b, m->last_norm, m->last_norm_b);
     }
     const real *y = input(s, &a, epsilon, o->norm, o->norm_b);

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.pieces import START, import_library, library_form, library_tokenizer, special_ids, with_offsets
-from ensue.text.tokenizer import Decoder, Tokenizer
+from ensue.text.tokenizer import UNKNOWN as UNKNOWN_WORD
+from ensue.text.tokenizer import Decoder, Tokenizer, VocabularyTokenizer
 from ensue.text.utf8 import without_surrogates
 from ensue.text.wordpiece import BEGIN, INSIDE
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 BLANK = "▁"
 """The character for a blank in the pieces of SentencePiece."""
+_LANGUAGE = re.compile(r"\s*(>>.*?<<)")
 UNKNOWN = "[UNK]"
 """The purpose of the special token for everything that is not in the vocabulary."""
 
@@ -68,6 +71,65 @@ class PublishedTokenizer(Tokenizer):
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return np.array(self.library.encode(without_surrogates(text), add_special_tokens=False).ids, np.uint32)
+
+
+class NumberedTokenizer(VocabularyTokenizer):
+    """Pieces that a `library`'s tokenizer finds, with ids that are their places in `symbols`, as in Marian, where two
+    tokenizers of SentencePiece share the numbers (Junczys-Dowmunt et al. 2018).
+
+    A text may begin with the symbol of a language, such as `>>fra<<`. Raises ValueError for symbols without `<unk>`,
+    and for one that comes twice.
+    """
+
+    kind = "numbered"
+    joins_blanks = True
+    before = " "
+
+    def __init__(self, library: LibraryTokenizer, symbols: Sequence[str]) -> None:
+        super().__init__(symbols)
+        if UNKNOWN_WORD not in self.vocabulary.ids:
+            raise ValueError(f"the vocabulary has no {UNKNOWN_WORD}")
+        self.library, self.unknown_id = library, self.vocabulary.ids[UNKNOWN_WORD]
+        self.start_id = self.unknown_id
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        text, ids = without_surrogates(text), self.vocabulary.ids
+        language = _LANGUAGE.match(text)
+        start = language.end() if language and language[1] in ids else 0
+        encoding: Any = self.library.encode(text[start:], add_special_tokens=False)
+        found = [ids.get(token, self.unknown_id) for token in encoding.tokens]
+        places = np.array(encoding.offsets, np.int64).reshape(-1, 2) + start
+        if start and language:
+            found, places = [ids[language[1]], *found], np.concatenate(([language.span(1)], places))
+        return np.array(found, np.uint32), places
+
+    def decoder(self) -> Decoder:
+        return _SymbolDecoder(self)
+
+    def symbol(self, id: int) -> str:
+        return super().symbol(id).replace(BLANK, " ")
+
+    @classmethod
+    def _restored(cls, tokenizer: dict[str, Any], symbols: list[str], lowercase: bool) -> Self:
+        return cls(library_tokenizer(tokenizer), symbols)
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        """The library's form of what finds the pieces."""
+        return library_form(self.library)
+
+    def _ids(self, text: str) -> NDArray[np.uint32]:
+        return self.encode_with_offsets(text)[0]
+
+
+class _SymbolDecoder(Decoder):
+    """Decodes each id by itself."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._symbol = tokenizer.symbol
+
+    def feed(self, id: int) -> str:
+        return self._symbol(id)
 
 
 def _inside(library: LibraryTokenizer) -> str:

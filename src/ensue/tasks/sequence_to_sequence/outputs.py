@@ -86,7 +86,7 @@ class Symbols:
 def shown(tokenizer: TokenizerWithSpecials, id: int) -> str:
     """The text of an id of a tokenizer."""
     symbol = tokenizer.symbol(id)
-    if tokenizer.tokenizer.kind == "bpe" and symbol[:1].isalnum():
+    if tokenizer.tokenizer.kind in ("bpe", "numbered") and symbol[:1].isalnum():
         return f"·{symbol}"
     return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")
 

@@ -14,6 +14,7 @@ from ensue.data.pairs import Pair
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.stored import Bounds, Stored
 from ensue.text.characters import CharacterTokenizer
+from ensue.text.published import NumberedTokenizer
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
 from ensue.text.utf8 import ByteTokenizer
@@ -38,8 +39,11 @@ class PairCoder(Stored):
 
     @property
     def is_joint(self) -> bool:
-        """Whether both sides have the same tokens."""
-        return self.source is self.target
+        """Whether both sides have the same ids for the same symbols."""
+        source, target = self.source.tokenizer, self.target.tokenizer
+        if isinstance(source, NumberedTokenizer) and isinstance(target, NumberedTokenizer):
+            return source.symbols == target.symbols
+        return source is target
 
     @classmethod
     def train(
@@ -178,7 +182,7 @@ class PairCoder(Stored):
         return cls(source, target or source, names, source_tokens, copies)
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | ({"target": None} if self.is_joint else {})
+        return super().to_json() | ({"target": None} if self.source is self.target else {})
 
 
 def split_names(text: str) -> list[str]:
