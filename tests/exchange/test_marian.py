@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 import ensue
-from ensue.errors import DataError, EnsueError
+from ensue.errors import DataError
 from ensue.exchange.importing import import_run
 from ensue.exchange.marian import _tokenizer
 
