@@ -1,0 +1,90 @@
+/* A regular expression, as numbers (`expressions.py` prints them), matched as Python's `re` does: of the choices that
+ * are left, the last one is tried first. A choice is where to go on, and a range of places in the text. */
+enum { TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE };
+#define NO_MATCH UINT32_MAX
+#define IS_LAZY UINT32_C(0x80000000)
+enum { EXPRESSION_ROOM = 256 };
+
+typedef struct {
+    uint32_t code, low, high;
+} choice;
+
+typedef struct {
+    const uint32_t *text;
+    uint32_t count;
+    choice *choices; /* count + EXPRESSION_ROOM of them */
+    uint32_t used;
+    int is_full;
+} matcher;
+
+static void choose(matcher *in, uint32_t code, uint32_t low, uint32_t high) {
+    if (in->used == in->count + EXPRESSION_ROOM) in->is_full = 1;
+    else in->choices[in->used++] = (choice){code, low, high};
+}
+
+/* Where the match ends that begins `at` a place, or NO_MATCH. */
+static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t at) {
+    uint32_t base = in->used, count = in->count;
+    const uint32_t *text = in->text;
+    for (;;) {
+        const uint32_t *op = code + next;
+        int fails = in->is_full;
+        switch (op[0]) {
+            case TAKE: /* a character of a set */
+                fails |= at == count || !set_has(op[1], text[at]);
+                at++, next += 2;
+                break;
+            case SPLIT: /* what follows, or else what is at op[1] */
+                choose(in, op[1], at, at);
+                next += 2;
+                break;
+            case JUMP: next = op[1]; break;
+            case REPEAT: /* from op[2] to op[3] characters of a set, as many as there are */
+            case SAME: { /* the same of the character before */
+                uint32_t begin = at, most = op[3] < count - at ? begin + op[3] : count;
+                if (op[0] == REPEAT) while (at < most && set_has(op[1], text[at])) at++;
+                else while (at < most && text[at] == text[begin - 1]) at++;
+                fails |= at - begin < op[2];
+                next += 4;
+                if (!fails && at - begin > op[2]) choose(in, next, begin + op[2], at - 1);
+                break;
+            }
+            case LAZY: /* the same, as few as are needed */
+                for (uint32_t k = 0; k < op[2] && !fails; k++, at++) fails = at == count || !set_has(op[1], text[at]);
+                if (!fails) choose(in, next | IS_LAZY, at, op[3] - op[2]);
+                next += 4;
+                break;
+            case LOOK: { /* whether another expression matches here, or op[2] characters before */
+                uint32_t end = at < op[2] ? NO_MATCH : match(in, code, next + 4, at - op[2]);
+                fails |= (end != NO_MATCH) == op[1];
+                next = op[3];
+                break;
+            }
+            case COMMIT: /* what is behind matches anyhow */
+                in->used = base;
+                next++;
+                break;
+            default:
+                in->used = base;
+                return in->is_full ? NO_MATCH : at;
+        }
+        while (fails) {
+            if (in->is_full || in->used == base) {
+                in->used = base;
+                return NO_MATCH;
+            }
+            choice *last = in->choices + in->used - 1;
+            if (last->code & IS_LAZY) {
+                op = code + (last->code & ~IS_LAZY);
+                at = last->low, next = (uint32_t)(op - code) + 4;
+                fails = at == count || last->high == 0 || !set_has(op[1], text[at]);
+                if (fails) in->used--;
+                else last->low = ++at, last->high--;
+            } else {
+                next = last->code, at = last->high, fails = 0;
+                if (last->high == last->low) in->used--;
+                else last->high--;
+            }
+        }
+    }
+}
