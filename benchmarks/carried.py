@@ -1,9 +1,10 @@
-"""A language model as C beside ensue and onnxruntime: speed in one stream, time to the first answer, memory.
+"""A model as C beside ensue and onnxruntime: speed in one stream, time to the first answer, memory.
 
     python benchmarks/carried.py RUN TEXT
 
-RUN is a trained recurrent language model, TEXT a text. All read the same in turns, on one thread, by processor time;
-the median of the rounds is shown. It needs a C compiler, and of onnxruntime `pip install "ensue[onnx]"`.
+RUN is a trained recurrent language model and TEXT a text, or RUN is a classifier and TEXT has a text in each line. All
+read the same in turns, on one thread, by processor time; the median of the rounds is shown. It needs a C compiler, and
+of onnxruntime `pip install "ensue[onnx]"`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ import torch
 
 import ensue
 
-ROUNDS, CHARACTERS, TOKENS = 7, 40_000, 4_000
+ROUNDS, CHARACTERS, TOKENS, TEXTS = 7, 40_000, 4_000, 20_000
+MOST_IN_PIPE = 1 << 15
+"""Bytes that a pipe takes."""
 
 
 def child(command: list[str], given: bytes) -> float:
@@ -39,14 +42,16 @@ def child(command: list[str], given: bytes) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def peak(command: list[str], given: bytes) -> int:
-    """The largest memory of a program in KiB, when it has written more than a pipe takes and waits."""
+def peak(command: list[str], given: bytes, *, ends: bool = True) -> int:
+    """The largest memory of a program in KiB, when it waits to write, or to read more than this."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(command[0]).parent
     ) as process:
         assert process.stdin is not None
         process.stdin.write(given)
-        process.stdin.close()
+        process.stdin.flush()
+        if ends:
+            process.stdin.close()
         time.sleep(1)
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
         process.kill()
@@ -89,6 +94,20 @@ def onnx_reader(run: str, folder: Path, ids: Any) -> Callable[[], None]:
     return read
 
 
+def classified(model: Any, program: str, text: str) -> None:
+    """Texts that are all at hand, in C by processes that end; ensue forgets the words that it has worked out."""
+    lines = (text * (TEXTS // text.count("\n") + 1)).splitlines()[:TEXTS]
+    given = "".join(f"{line}\n" for line in lines).encode()
+    texts = [tuple(line.split("\t")) if model.num_texts == 2 else line for line in lines]
+
+    def ensue_does() -> None:
+        model.reader.memory.forget()
+        model.predict(texts)
+
+    works = {"C": lambda: child([program], given), "ensue": lambda: processor_seconds(ensue_does)}
+    in_turns("texts classified", len(lines), works)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("run")
@@ -96,9 +115,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     text = options.text.read_text(encoding="utf-8")
-    text = (text * (CHARACTERS // len(text) + 1))[:CHARACTERS]
     model: Any = ensue.load(options.run, device="cpu")
-    ids = model.tokenizer.encode(text)
+    is_classifier = hasattr(model, "predict")
+    if not is_classifier:
+        text = (text * (CHARACTERS // len(text) + 1))[:CHARACTERS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "model"
         ensue.export_run(options.run, folder, "c")
@@ -108,14 +128,18 @@ def main() -> None:
         for _ in range(ROUNDS * 3):
             for command, found in first.items():
                 start = time.perf_counter()
-                child([command], text[:1].encode())
+                child([command], (text.partition("\n")[0] if is_classifier else text[:1]).encode())
                 found.append(time.perf_counter() - start)
         answer, nothing = (median(found) * 1000 for found in first.values())
         print(f"weights {weights / 1024:,.0f} KiB, program {Path(program).stat().st_size / 1024:,.0f} KiB")
         print(f"first answer {answer:.1f} ms after a process is asked for; /bin/true takes {nothing:.1f} ms")
-        print(
-            f"largest memory {peak([program], text.encode()):,} KiB, with a text of {len(text.encode()) / 1024:.0f} KiB"
-        )
+        read = text.encode()[: MOST_IN_PIPE if is_classifier else None]
+        most = peak([program], read, ends=not is_classifier)
+        print(f"largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
+        if is_classifier:
+            classified(model, program, text)
+            return
+        ids = model.tokenizer.encode(text)
         works: dict[str, Callable[[], float]] = {
             "C": lambda: child([program], text.encode()),
             "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
@@ -130,8 +154,8 @@ def main() -> None:
         begin = model.tokenizer.decode(few).encode()
         ones: dict[str, Callable[[], float]] = {"C": lambda: child([program], begin)}
         if find_spec("onnxruntime"):
-            read = onnx_reader(options.run, Path(name) / "onnx", few)
-            ones["onnxruntime"] = lambda: processor_seconds(read)
+            work = onnx_reader(options.run, Path(name) / "onnx", few)
+            ones["onnxruntime"] = lambda: processor_seconds(work)
         in_turns("tokens read one by one", len(few), ones)
 
 

@@ -13,6 +13,7 @@ from ensue.cli import app
 from exchange.c.carried import COMPILERS
 from kept_runs.make import unpacked
 from pages import REPOSITORY
+from training.tiny_texts import documents, tsv, without_pictures
 
 PAGE = REPOSITORY / "docs" / "carried-away.md"
 
@@ -43,7 +44,14 @@ def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mon
     unpacked("char-lstm", tmp_path)
     (tmp_path / "char-lstm").rename(tmp_path / "run")
     model = ensue.load(tmp_path / "run")
+    (tmp_path / "topics.tsv").write_text(tsv(documents(60)))
+    (tmp_path / "texts.txt").write_text("salt and the oven\noven\n")
+    without_pictures(monkeypatch)
+    few = {"train.epochs": 1, "train.validations": 1, "head.ngram_buckets": 999}
+    ensue.train("classify-bag", train="topics.tsv", out="classifier", settings=few)
     said = followed()
+    predicted = ensue.load("classifier").prediction_lines("texts.txt")
+    assert said["topics/topics < texts.txt                   # label, probability, text"] == "".join(predicted)
     text = "The sea was calm."
     nats = [round(score.nats, 4) for score in model.score(text)]
     lines = said['echo "The sea was calm." | sea/sea'].splitlines()

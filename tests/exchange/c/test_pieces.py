@@ -13,7 +13,7 @@ from ensue.decode.next_token import drawn, filtered
 from ensue.decode.sampling import Sampling
 from ensue.engine.trace import Untraceable
 from ensue.exchange.c.printing import Weights, printed_step, ranges
-from ensue.exchange.c.writing import _piece
+from ensue.exchange.c.writing import header, piece
 from ensue.text.words import PUNCTUATION
 from ensue.types import leaves
 from exchange.c.carried import COMPILERS, CSampling, library
@@ -45,9 +45,9 @@ int decoded(const uint8_t *bytes, int count, uint32_t *to) {
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("pieces")
-    header = _piece("header.h").replace("@VOCABULARY@", "9")
-    parts = [_piece(part) for part in ("prelude.h", "engine/functions.h", "utf8.h", "sampling.h")]
-    (folder / "pieces.c").write_text("\n".join([header, *parts, HARNESS]))
+    head = header("language", {"VOCABULARY": 9})
+    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "utf8.h", "sampling.h")]
+    (folder / "pieces.c").write_text("\n".join([head, *parts, HARNESS]))
     found = library(folder, "-Wno-missing-prototypes", "pieces.c")
     found.drawn.restype = ctypes.c_uint32
     return found
@@ -132,8 +132,8 @@ def test_the_step_of_every_layer(tmp_path: Path) -> None:
         )
         texts.append(text + export)
         cases.append((number, layer, step, weights.whole()))
-    prelude = [_piece("prelude.h"), _piece("engine/functions.h"), _piece("products.h")]
-    model = _piece("weights.h").partition("enum { LANES")[0]
+    prelude = [piece("prelude.h"), piece("engine/functions.h"), piece("products.h")]
+    model = piece("weights.h").partition("enum { LANES")[0]
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
     (tmp_path / "steps.c").write_text("\n".join([head, *prelude, model, unused, *texts]))

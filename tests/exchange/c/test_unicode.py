@@ -1,9 +1,7 @@
 """What the C of a model says of characters, words and expressions, beside Python."""
 
 import ctypes
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.exchange.c.expressions import Sets, lowercase, program, splitter_tables
-from ensue.exchange.c.writing import _piece
+from ensue.exchange.c.expressions import PROPERTIES, Sets, lowercase, program, splitter_tables
+from ensue.exchange.c.writing import piece
 from ensue.text.tokens import SPLITTERS, tokens
 from exchange.c.carried import COMPILERS, library
 
@@ -49,22 +47,15 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("letters")
     sets = Sets()
     lower = lowercase(sets)
-    for name, holds in NAMED.items():
-        sets.name(name, holds)
-    parts = ["#include <stdint.h>", _piece("prelude.h"), sets.text(), lower, _piece("unicode.h"), HARNESS]
+    sets.name(*PROPERTIES)
+    parts = ["#include <stdint.h>", piece("prelude.h"), sets.text(), lower, piece("unicode.h"), HARNESS]
     (folder / "letters.c").write_text("\n".join(parts))
     return library(folder, "-Wno-missing-prototypes", "letters.c"), sets
 
 
-NAMED: dict[str, Callable[[str], bool]] = {
-    "DIGIT": re.compile(r"\d").match,  # type: ignore[dict-item]
-    "UPPER": str.isupper, "SPACE": str.isspace, "ALNUM": str.isalnum, "NONE": lambda sign: False,
-}  # fmt: skip
-
-
 def test_sets_have_the_code_points_that_python_says(letters: Any) -> None:
     found, sets = letters
-    for name, holds in NAMED.items():
+    for name, holds in PROPERTIES.items():
         to = np.empty(sys.maxunicode + 1, np.uint8)
         found.has(sets._names[name], len(to), address(to))
         assert to.tolist() == [bool(holds(chr(point))) for point in range(len(to))]
@@ -94,8 +85,8 @@ def test_texts_are_lowercased_as_by_python(letters: Any, text: str) -> None:
 def splitting(folder: Path, splitter: str) -> Any:
     sets = Sets()
     lower, splits = lowercase(sets), splitter_tables(splitter, sets)
-    pieces = [_piece(part) for part in ("unicode.h", "expression.h")]
-    parts = [sets.text(), lower, *pieces, splits, _piece("splitting.h")]
+    pieces = [piece(part) for part in ("unicode.h", "expression.h")]
+    parts = [sets.text(), lower, *pieces, splits, piece("splitting.h")]
     wrapped = """
     int words(const uint32_t *text, uint32_t count, span *to) {
         uint32_t *letters = malloc(4 * count + 4);
@@ -104,7 +95,7 @@ def splitting(folder: Path, splitter: str) -> Any:
         return free(letters), free(choices), (int)found;
     }
     """
-    (folder / "words.c").write_text("\n".join(["#include <stdint.h>", _piece("prelude.h"), *parts, wrapped]))
+    (folder / "words.c").write_text("\n".join(["#include <stdint.h>", piece("prelude.h"), *parts, wrapped]))
     return library(folder, "-Wno-missing-prototypes", "words.c")
 
 

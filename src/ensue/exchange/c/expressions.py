@@ -1,4 +1,4 @@
-"""What Python says of characters, and its regular expressions, as tables in C."""
+"""Characters as Python knows them, and its regular expressions, as tables in C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import import_module
 from itertools import groupby
 from typing import Any
 
-from ensue.text import boundaries, tokens
+from ensue.text import boundaries, lexicon, tokens
 
 TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE = range(9)
 """The operations of expression.h."""
@@ -36,10 +36,9 @@ class Sets:
         """The number of the set with these code points, from the first to the last of each range."""
         return self._numbers.setdefault(tuple(ranges), len(self._numbers))
 
-    def name(self, name: str, holds: Callable[[str], bool]) -> None:
-        """Adds the set SET_`name` of the characters of which something `holds`."""
-        points = [point for point, sign in enumerate(_every()) if holds(sign)]
-        self._names[name] = self.add(_runs(points))
+    def name(self, *names: str) -> None:
+        """Adds sets of `PROPERTIES`, which are SET_`name` in C."""
+        self._names |= {name: self.add(runs_of(PROPERTIES[name])) for name in names}
 
     def text(self) -> str:
         """The tables in C."""
@@ -56,11 +55,28 @@ class Sets:
         return names + head + table + numbers_in_c("RANGES", ranges or [0])
 
 
-def _runs(points: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as ranges."""
+@cache
+def runs_of(holds: Callable[[str], object]) -> tuple[tuple[int, int], ...]:
+    """The ranges of the code points of which something `holds`."""
+    points = (point for point, sign in enumerate(_every()) if holds(sign))
     groups = groupby(enumerate(points), lambda pair: pair[1] - pair[0])
-    found = [[point for _, point in group] for _, group in groups]
-    return [(group[0], group[-1]) for group in found]
+    found = ([point for _, point in group] for _, group in groups)
+    return tuple((group[0], group[-1]) for group in found)
+
+
+def _is_final(text: str) -> bool:
+    return text.lower().endswith("\u03c2")
+
+
+PROPERTIES: dict[str, Callable[[str], object]] = {
+    "CASED": lambda sign: _is_final(f"{sign}\u03a3"),
+    "CASE_IGNORABLE": lambda sign: _is_final(f"A{sign}\u03a3") and not _is_final(f"{sign}\u03a3"),
+    "CLINGS": lambda sign: sign in boundaries._CLINGING or unicodedata.category(sign) in _MARKS,
+    "MARKS": lambda sign: sign in tokens._JOINERS or unicodedata.category(sign) in _MARKS,
+    "ALPHANUMERIC": str.isalnum,
+    "DIGITS": lexicon._DIGIT.match,
+}
+"""Sets of characters by what holds of them. Of `lower`, a sigma shows which ones have a case, and which are ignored."""
 
 
 def numbers_in_c(name: str, numbers: Sequence[int]) -> str:
@@ -85,8 +101,7 @@ def lowercase(sets: Sets) -> str:
             last[1], last[2] = point, step
         else:
             ranges.append([point, point, 1, change])
-    sets.name("CASED", lambda sign: _is_final(f"{sign}\u03a3"))
-    sets.name("CASE_IGNORABLE", lambda sign: _is_final(f"A{sign}\u03a3") and not _is_final(f"{sign}\u03a3"))
+    sets.name("CASED", "CASE_IGNORABLE")
     rows = ",\n    ".join(f"{{{first}, {last}, {step}, {change & _MOST}u}}" for first, last, step, change in ranges)
     padded = ([point, len(points), *points, *[0] * (longest - len(points))] for point, points in longer)
     several = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in padded)
@@ -98,19 +113,12 @@ def lowercase(sets: Sets) -> str:
     )
 
 
-def _is_final(text: str) -> bool:
-    return text.lower().endswith("\u03c2")
-
-
 def splitter_tables(splitter: str, sets: Sets) -> str:
     """The tables of splitting.h."""
     expression, ignores_case = tokens.EXPRESSIONS[splitter]
-    sets.name("CLINGS", lambda sign: sign in boundaries._CLINGING or unicodedata.category(sign) in _MARKS)
-    marks = splitter == "treebank"
-    sets.name("MARKS", lambda sign: sign in tokens._JOINERS or unicodedata.category(sign) in _MARKS)
-    sets.name("ALPHANUMERIC", str.isalnum)
+    sets.name("CLINGS", "MARKS", "ALPHANUMERIC")
     code = numbers_in_c("SPLITTER", program(expression, sets, re.IGNORECASE if ignores_case else 0))
-    return f"#define SPLITS_MARKS {int(marks)}\n{code}"
+    return f"#define SPLITS_MARKS {int(splitter == 'treebank')}\n{code}"
 
 
 def program(expression: str, sets: Sets, flags: int = 0) -> list[int]:

@@ -1,10 +1,4 @@
-/* A recurrent language model of ensue: what it expects next, the surprisal of a text, and texts that it writes.
- *
- * A model is read once and never changes, so that threads share it. All that changes is in a state: memory of
- * NAME_state_size() bytes, aligned as malloc does it, that the caller owns. A state holds no address. Copy it, save its
- * bytes and go on from them another day, in another process (NAME_check says whether they are whole). Nothing is
- * allocated but in NAME_open. A function that fails returns a number below 0. */
-#ifndef NAME_H
+@ABOUT@#ifndef NAME_H
 #define NAME_H
 
 #include <stddef.h>
@@ -15,40 +9,17 @@ extern "C" {
 #endif
 
 typedef struct NAME_model NAME_model;
-typedef struct NAME_state NAME_state;
 
 enum {
     NAME_OK = 0,
-    NAME_NO_FILE = -1,  /* the file of weights cannot be read */
-    NAME_DAMAGED = -2,  /* the weights are damaged, or those of another model */
-    NAME_MEMORY = -3,   /* there is not enough memory */
-    NAME_ARGUMENT = -4, /* an argument is out of its range */
+    NAME_NO_FILE = -1,   /* the file of weights cannot be read */
+    NAME_DAMAGED = -2,   /* the weights are damaged, or those of another model */
+    NAME_MEMORY = -3,    /* there is not enough memory */
+    NAME_ARGUMENT = -4,  /* an argument is out of its range */
     NAME_BAD_STATE = -5, /* the bytes are no state of this model */
-    NAME_NUMBERS = -6,  /* scores that are not finite */
-    NAME_VOCABULARY = @VOCABULARY@, /* the number of tokens, from 0 on */
-    NAME_ROOM = 32      /* the fewest tokens for which NAME_feed needs room */
+    NAME_NUMBERS = -6,   /* scores that are not finite */
+    NAME_TOO_LONG = -7   /* a text is too long */
 };
-
-/* A token of a text. */
-typedef struct {
-    uint32_t id;
-    int is_unknown;      /* the text is not in the vocabulary: `text` stands for it */
-    uint64_t begin, end; /* its bytes in the text, counted from the last NAME_begin; of what is written, 0 */
-    double nats;         /* its surprisal, -log P(token | all tokens before it) */
-    const char *text;    /* UTF-8 without a 0 at its end; lives as long as the model. Of a model of bytes, one byte. */
-    size_t size;         /* in bytes */
-    int blank;           /* of what is written: 1 if a blank stands before it */
-} NAME_token;
-
-/* How the next token is chosen. A member that is 0 changes nothing, but a `temperature` of 0 takes the most probable
- * token. The order is: repetition penalty, temperature, top_k, top_p, min_p. */
-typedef struct {
-    double temperature;        /* 1: as the model expects; below more cautious, above more varied */
-    uint32_t top_k;            /* keep so many of the most probable tokens */
-    double top_p;              /* keep the most probable tokens that reach this probability together, up to 1 */
-    double min_p;              /* keep tokens with this share of the largest probability, up to 1 */
-    double repetition_penalty; /* above 1: make tokens that occurred before less probable */
-} NAME_sampling;
 
 /* Reads the weights from a file; of a model with its weights inside, `path` is NULL. */
 int NAME_open(NAME_model **model, const char *path);
@@ -58,24 +29,7 @@ void NAME_close(NAME_model *model);
 /* What a number below 0 says, in English. */
 const char *NAME_message(int code);
 
-/* The bytes of a state. */
-size_t NAME_state_size(void);
-
-/* Makes `state` that before a text. The same seed draws the same tokens, those of `ensue generate --seed`. */
-int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed);
-
-/* Reads the next bytes of a text, cut anywhere, and writes the tokens that are complete, with their surprisals. It stops
- * before `tokens`, an array of `room`, is full: `*used` bytes were read. `bytes` NULL ends the text, so that the last
- * token is complete, too. Bytes that are not UTF-8 count as U+FFFD. Returns the number of tokens. */
-int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, size_t count, size_t *used,
-              NAME_token *tokens, size_t room);
-
-/* Draws the next token, and reads it. If a text was not ended, it is. `sampling` NULL draws as the model expects. */
-int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *sampling, NAME_token *token);
-
-/* Whether bytes that were read from somewhere are a whole state of this model: NAME_OK or NAME_BAD_STATE. */
-int NAME_check(const NAME_model *model, const NAME_state *state);
-
+@INTERFACE@
 #ifdef __cplusplus
 }
 #endif

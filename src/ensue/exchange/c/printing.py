@@ -17,11 +17,28 @@ from ensue.engine.execution import weights_of
 from ensue.engine.program import Array, build
 from ensue.engine.schedule import schedule
 from ensue.engine.trace import trace
+from ensue.text.vocabulary import Vocabulary
 from ensue.types import State, leaves
 
 LANES, LINE = 64, 16
 """Sums of the checksum, and numbers of a line of the file, so that each part of it begins at a multiple of 64 bytes."""
 _PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model in C but for its weights: its constants, and the pieces behind what all models have, in their order. A
+    piece is a text, or the name of a file.
+    """
+
+    constants: dict[str, Any]
+    pieces: list[str]
+    interface: str
+    """The beginning of the names of the task's files: `_header.h` and `_example.c`."""
+    numbers: dict[str, int]
+    """Numbers of the header, by the names that stand there between two `@`."""
+    usage: str
+    """Lines of the README."""
 
 
 @dataclass
@@ -57,6 +74,29 @@ def checksum(numbers: NDArray[np.uint32]) -> int:
     for part in sums.tolist():
         found = ((found ^ part) * _PRIME + (found >> 29)) & _WORD
     return found
+
+
+def vocabulary(name: str, known: Vocabulary, weights: Weights) -> str:
+    """The table of lexicon.h by which numbers of symbols are looked up."""
+    texts = [symbol.encode("utf-8", "surrogatepass") for symbol in known.symbols]
+    mask = (1 << (2 * len(texts)).bit_length()) - 1
+    slots = np.zeros(mask + 1, np.uint32)
+    for id, text in enumerate(texts):
+        place = _hash(text) & mask
+        while slots[place]:
+            place = (place + 1) & mask
+        slots[place] = id + 1
+    starts = np.cumsum([0, *map(len, texts)]).astype(np.uint32)
+    places = weights.add(slots), weights.add(starts), weights.add(b"".join(texts) + b"\0")
+    return f"static const vocabulary {name} = {{{', '.join(map(str, places))}, {mask}}};\n"
+
+
+def _hash(text: bytes) -> int:
+    """As `hash_of` of lexicon.h."""
+    found = 2166136261
+    for byte in text:
+        found = (found ^ byte) * 16777619 & 0xFFFFFFFF
+    return found ^ found >> 15
 
 
 class TokenScores(nn.Module):

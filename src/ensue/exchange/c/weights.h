@@ -71,7 +71,8 @@ const char *NAME_message(int code) {
         case NAME_MEMORY: return "there is not enough memory";
         case NAME_ARGUMENT: return "an argument is out of its range";
         case NAME_BAD_STATE: return "these bytes are no state of this model";
-        case NAME_NUMBERS: return "the scores of the next token are not finite";
+        case NAME_NUMBERS: return "the scores are not finite";
+        case NAME_TOO_LONG: return "a text is too long for the memory that is given, or for the model";
     }
     return code < 0 ? "an unknown error" : "no error";
 }

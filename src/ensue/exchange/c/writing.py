@@ -1,8 +1,9 @@
-"""A language model as a folder of C: the interface, the model, its weights, an example, and how it is compiled."""
+"""A model as a folder of C: the interface, the model, its weights, an example, and how it is compiled."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
-from ensue.exchange.c.printing import PrintedStep, TokenScores, Weights, checksum, printed_step, ranges
+from ensue.exchange.c.classifying import classifier_parts
+from ensue.exchange.c.printing import Parts, PrintedStep, TokenScores, Weights, checksum, printed_step, ranges
 from ensue.exchange.exported import new_directory
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
@@ -22,12 +24,18 @@ from ensue.text.utf8 import ByteTokenizer
 from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords
 from ensue.version import VERSION
 
-TASK = "language-modeling"
-CAN = "C has language models with recurrent layers whose tokens are characters, bytes or words"
+CAN = (
+    "C has language models with recurrent layers whose tokens are characters, bytes or words, and classifiers of texts "
+    "by n-grams"
+)
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
 The program reads `{0}.weights` beside it. If it is called by a name without a folder, as one of the `PATH`, it looks in
 the present folder. `./{0} --weights FILE` names another place. With `ensue export --embed` there is no such file."""
+USAGE = """\
+    ./NAME < text.txt                                the surprisal of each token
+    printf 'The ' | ./NAME --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
+"""
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
 
 
@@ -36,7 +44,7 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False) -> list[str]:
 
     Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
     """
-    if run.recipe.task != TASK:
+    if run.recipe.task not in TASKS:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
     import torch  # noqa: PLC0415
 
@@ -44,12 +52,14 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False) -> list[str]:
     name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
     name = name if name[:1].isalpha() else f"model_{name}"
     try:
-        contents = written(pipeline.model, pipeline.tokenizer, name, embed=embed)
+        weights = Weights()
+        parts = TASKS[run.recipe.task](pipeline, weights)
+        contents = assembled(parts, weights, name, embed=embed)
     except (Untraceable, ValueError) as reason:
         raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
     card = run.path / "README.md"
     text = card.read_text("utf-8", "replace") if card.is_file() else ""
-    contents["README.md"] = _readme(run, name, text, embed).encode()
+    contents["README.md"] = _readme(run, name, parts.usage, text, embed).encode()
     with new_directory(out, contents):
         for file, content in contents.items():
             (out / file).write_bytes(content)
@@ -58,51 +68,86 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False) -> list[str]:
 
 
 def written(model: LanguageModel, tokenizer: Tokenizer, name: str, *, embed: bool = False) -> dict[str, bytes]:
-    """The files of a model, without README.md, by their names, which begin with `name`.
-
-    Raises `Untraceable` for layers whose step cannot be printed, and `ValueError` for a tokenizer that cannot.
+    """The files of a language model, as `assembled` gives them. Raises `Untraceable` for layers whose step cannot be
+    printed, and `ValueError` for a tokenizer that cannot.
     """
+    weights = Weights()
+    return assembled(language_parts(model, tokenizer, weights), weights, name, embed=embed)
+
+
+def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
+    """The files of a model, without README.md, by their names, which begin with `name`."""
+    numbers = weights.whole()
+    constants = parts.constants | {"WORDS": len(numbers), "IS_EMBEDDED": int(embed)}
+    define = [f"#define {key} {value}" for key, value in constants.items()]
+    define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})\n")
+    about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
+    texts = [about + '#include "NAME.h"\n', piece("prelude.h"), "\n".join(define)]
+    texts += [_embedded(numbers)] * embed
+    texts += map(piece, ["engine/functions.h", "weights.h"])
+    texts += [piece(part) if part.endswith(".h") else part for part in parts.pieces]
+    files_of = {
+        "NAME.h": header(parts.interface, parts.numbers),
+        "NAME.c": "\n".join(texts),
+        "example.c": _framed("example.c", f"{parts.interface}_example.c", "@TASK@"),
+        **{file: piece(file) for file in ("Makefile", "CMakeLists.txt")},
+    }
+    found = {file.replace("NAME", name): text.replace("NAME", name).encode() for file, text in files_of.items()}
+    return found if embed else found | {f"{name}.weights": numbers.tobytes()}
+
+
+def header(interface: str, numbers: dict[str, int]) -> str:
+    """NAME.h of a task."""
+    text = _framed("header.h", f"{interface}_header.h", "@INTERFACE@")
+    for key, number in numbers.items():
+        text = text.replace(f"@{key}@", str(number))
+    return text
+
+
+def _framed(frame: str, inside: str, place: str) -> str:
+    """A file that all tasks share, with what a task adds: the comment at the beginning, and the rest."""
+    about, end, rest = piece(inside).partition("*/\n")
+    return piece(frame).replace("@ABOUT@", about + end).replace(place, rest.strip("\n"))
+
+
+def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> Parts:
+    """The parts of a language model. Raises as `written`."""
     if model.context is not None:
         raise ValueError("layers of attention read a context that grows")
     if tokenizer.lowercase:
         raise ValueError("texts are lowercased")
-    weights = Weights()
     step = printed_step(TokenScores(model), weights)
     constants = _constants(model, tokenizer, step, weights)
     tables = _tables(tokenizer, weights, constants)
-    numbers = weights.whole()
-    constants |= {"WORDS": len(numbers), "IS_EMBEDDED": int(embed)}
-    define = [f"#define {key} {value}" for key, value in constants.items()]
-    define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})")
-    parts = ["prelude.h", None, "engine/functions.h", "weights.h", "products.h", "utf8.h", "sink.h"]
-    texts = ["\n".join(define) + "\n" if part is None else _piece(part) for part in parts]
-    if embed:
-        texts.insert(3, _embedded(numbers))
     lexer = {CharacterTokenizer: "characters.h", ByteTokenizer: "bytes.h", WordTokenizer: "words.h"}[type(tokenizer)]
-    texts += [tables, _piece(lexer), _piece("sampling.h"), step.text, _piece("language.h")]
-    about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
-    files_of = {
-        "NAME.h": _piece("header.h").replace("@VOCABULARY@", str(tokenizer.vocabulary_size)),
-        "NAME.c": about + '#include "NAME.h"\n\n' + "\n".join(texts),
-        **{file: _piece(file) for file in ("example.c", "Makefile", "CMakeLists.txt")},
-    }
-    found = {file.replace("NAME", name): text.replace("NAME", name).encode() for file, text in files_of.items()}
-    return found if embed else found | {f"{name}.weights": numbers.tobytes()}
+    return Parts(
+        constants,
+        ["products.h", "utf8.h", "sink.h", tables, lexer, "sampling.h", step.text, "language.h"],
+        interface="language",
+        numbers={"VOCABULARY": tokenizer.vocabulary_size},
+        usage=USAGE,
+    )
+
+
+TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
+    "language-modeling": lambda pipeline, weights: language_parts(pipeline.model, pipeline.tokenizer, weights),
+    "classification": classifier_parts,
+}
+"""The parts of the model of a task."""
 
 
 def _place(embed: bool) -> str:
     return "this file" if embed else "NAME.weights"
 
 
-def _piece(name: str) -> str:
+def piece(name: str) -> str:
+    """A file of this folder, or of the engine."""
     package, _, file = name.rpartition("/")
     place = files("ensue") / "engine" if package else files("ensue.exchange.c")
     return (place / file).read_text(encoding="utf-8")
 
 
-def _constants(
-    model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, weights: Weights
-) -> dict[str, int | float]:
+def _constants(model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, weights: Weights) -> dict[str, Any]:
     symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
     starts = np.cumsum([0, *map(len, symbols)]).astype(np.uint32)
     return {
@@ -169,7 +214,7 @@ def _embedded(numbers: NDArray[np.uint32]) -> str:
     return "static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n"
 
 
-def _readme(run: RunDirectory, name: str, card: str, embed: bool) -> str:
+def _readme(run: RunDirectory, name: str, usage: str, card: str, embed: bool) -> str:
     license = _CARD.search(card)
     named = license[1] if license else "not named in the card of the run; ask who made it before you pass it on"
     return f"""# {name}
@@ -178,9 +223,7 @@ A {run.recipe.what} ({run.recipe.describe()}) as C, written by `ensue export --f
 compiler for C11 and its mathematics library, and nothing else. `{name}.h` says what each function does.
 
     make
-    ./{name} < text.txt                                the surprisal of each token
-    printf 'The ' | ./{name} --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
-
+{usage.replace("NAME", name)}
 {"The weights are inside of `{name}.c`." if embed else WEIGHTS.format(name)}
 
 License of the model: {named}.

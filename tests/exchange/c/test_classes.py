@@ -1,0 +1,285 @@
+"""Classifiers as C: the labels and probabilities of ensue, whatever the texts."""
+
+import ctypes
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ensue.data.documents import Document
+from ensue.exchange.c.classifying import classifier_parts
+from ensue.exchange.c.printing import Weights
+from ensue.exchange.c.writing import assembled
+from ensue.models.build_text import build_classifier
+from ensue.recipe import validate_recipe
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.text.labels import Classes
+from ensue.text.lexicon import Lexicon
+from exchange.c.carried import ARGUMENT, COMPILERS, DAMAGED, NUMBERS_FAIL, OK, SANITIZED, compiled, library, put
+from inspection.small import document
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+TOO_LONG = -7
+WORDS = [
+    "the",
+    "sea",
+    "was",
+    "calm",
+    "don't",
+    "12",
+    "3.5",
+    "'\u03c2",
+    "\u1f41\u03b4\u03cc\u03c2",
+    "i\u0307",
+    "\u00e9t\u00e9",
+    ".",
+    "a",
+]
+SIGNS = [
+    *WORDS,
+    "The",
+    "SEA",
+    "99",
+    "\u039f\u0394\u039f\u03a3",
+    "\u0130",
+    "\u0663",
+    "new",
+    "sea-sea",
+    "\U0001f600",
+    "e\u0301",
+    "\n",
+]
+Texts = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join) | st.text(max_size=20)
+
+
+def classifier(
+    *, multiple: bool = False, pair: bool = False, features: dict[str, Any] | None = None, kept: bool = True,
+    data: dict[str, Any] | None = None, ngrams: int = 3, labels: int = 3,
+) -> ClassificationPipeline:  # fmt: skip
+    """An untrained bag, most rows of which say nothing, and whose few buckets are shared."""
+    given = {"d_words": 0, **(features or {})}
+    table = document("classification", given, {"kind": "none"}, {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97})
+    recipe = validate_recipe(table | {"data": {"train": "x", **(data or {})}}, where="small")
+    assert isinstance(recipe, ClassificationRecipe)
+    how = {key: given[key] for key in ("lowercase", "fold_digits") if key in given}
+    lexicon = Lexicon.train(dict.fromkeys(WORDS, 2), **how)
+    names = ["good", "b\u00e4d", *(f"label-{k}" for k in range(labels))][:labels]
+    classes = Classes(names, multiple=multiple, threshold=0.4, temperature=1.7)
+    torch.manual_seed(1)
+    model = build_classifier(
+        recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=lexicon,
+        num_labels=labels, pair=pair, multiple=multiple,
+    )  # fmt: skip
+    if kept:
+        shares = torch.rand(2, model.bag.num_rows)
+        shares[0, 0] = 0  # what is unknown says nothing
+        model.bag.weigh(shares[0] * (shares[1] < 0.6))
+        model.bag.keep_weighed()
+    with torch.no_grad():
+        for parameter in model.bag.parameters():
+            if parameter.requires_grad:
+                parameter.normal_()
+    model.temperature = classes.temperature
+    return ClassificationPipeline(model, lexicon, classes, recipe=recipe)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "one": {},
+    "all_rows": {"kept": False, "features": {"lowercase": False, "fold_digits": False}, "ngrams": 1},
+    "several": {"multiple": True, "data": {"splitter": "treebank"}, "labels": 5},
+    "pair": {"pair": True, "data": {"max_tokens": 5, "keep": "both"}},
+    "end": {"data": {"max_tokens": 4, "keep": "end", "splitter": "whitespace"}, "labels": 1},
+}
+
+
+class CText(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+class CarriedClassifier:
+    """The interface in Python; `call` calls a function by its name."""
+
+    def __init__(self, pipeline: ClassificationPipeline, folder: Path, name: str, *, embed: bool = False) -> None:
+        weights = Weights()
+        parts = classifier_parts(pipeline, weights)
+        self.folder, self.name = put(assembled(parts, weights, name, embed=embed), folder), name
+        self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
+        self.count, self.texts = parts.numbers["LABELS"], parts.numbers["TEXTS"]
+        getattr(self.library, f"{name}_memory").restype = ctypes.c_size_t
+        getattr(self.library, f"{name}_label").restype = ctypes.c_char_p
+        assert self.call("open", ctypes.byref(self.model), str(folder / f"{name}.weights").encode()) == OK
+        self.names = [self.label(k).decode() for k in range(self.count)]
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        return getattr(self.library, f"{self.name}_{function}")(*arguments)
+
+    def label(self, number: int) -> Any:
+        return self.call("label", self.model, number)
+
+    def classified(self, *texts: bytes, short: int = 0) -> tuple[int, list[float]]:
+        """The code, and the probabilities."""
+        size = self.call("memory", ctypes.c_size_t(sum(map(len, texts)))) - short
+        memory, found = ctypes.create_string_buffer(size), (ctypes.c_float * self.count)()
+        given = (CText * len(texts))(*(CText(text, len(text)) for text in texts))
+        return self.call("classify", self.model, memory, ctypes.c_size_t(size), given, found), list(found)
+
+    def chosen(self, shares: list[float], at_least: float = 0) -> list[str]:
+        found = (ctypes.c_uint32 * self.count)()
+        given = (ctypes.c_float * self.count)(*shares)
+        count = self.call("choose", self.model, given, ctypes.c_double(at_least), found)
+        return [self.names[k] for k in found[:count]]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    pipeline, name = classifier(**KINDS[request.param]), request.param
+    return pipeline, CarriedClassifier(pipeline, tmp_path_factory.mktemp(name), name)
+
+
+def check(both: Any, *texts: bytes) -> None:
+    pipeline, carried = both
+    code, shares = carried.classified(*texts)
+    whole = [text.decode("utf-8", "replace") for text in texts]
+    (answer,) = pipeline.predict([whole[0] if len(whole) == 1 else (whole[0], whole[1])])
+    np.testing.assert_allclose(shares, list(answer.probabilities.values()), atol=1e-5)
+    assert code == sum(map(len, pipeline.text_reader.read(Document(answer.texts)).words))
+    ranked = np.sort(shares)
+    if (np.diff(ranked) > 1e-5).all() and (np.abs(ranked - 0.4) > 1e-5).all():
+        assert tuple(carried.chosen(shares)) == answer.labels
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(one=Texts, other=Texts)
+@settings(max_examples=80, deadline=None)
+@example(one="", other="")
+@example(one="the sea " * 300, other="sea")
+@example(one="A\u03a3 " * 9 + "'\u03a3", other="\u0663.5 12")
+def test_texts_have_the_probabilities_of_ensue(both: Any, one: str, other: str) -> None:
+    check(both, *(text.encode("utf-8", "replace") for text in (one, other)[: both[1].texts]))
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(
+    st.binary(max_size=40),
+    st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"sea ", b"\xc0"])).map(b"".join),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_not_utf8_is_read_as_python_replaces_it(both: Any, one: bytes, other: bytes) -> None:
+    check(both, *(one, other)[: both[1].texts])
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(st.lists(st.integers(0, 20), min_size=5, max_size=5), st.sampled_from([0, 0.35, 0.4, 0.45, 1]))
+@settings(max_examples=80, deadline=None)
+def test_the_labels_are_those_that_ensue_chooses(both: Any, shares: list[int], at_least: float) -> None:
+    pipeline, carried = both
+    given = np.array(shares[: carried.count], np.float32) / 20
+    assert tuple(carried.chosen(given.tolist(), at_least)) == pipeline.labels.chosen(given, at_least=at_least)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_threads_share_a_model(both: Any) -> None:
+    texts = [[" ".join(SIGNS[k % 7 : k % 23]).encode()] * both[1].texts for k in range(200)]
+    alone = [both[1].classified(*some) for some in texts]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda some: both[1].classified(*some), texts)) == alone
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None:
+    _, carried = both
+    texts = [b"the sea"] * carried.texts
+    assert carried.classified(*texts, short=1)[0] == TOO_LONG
+    assert carried.call("memory", ctypes.c_size_t(2**64 - 1)) == 0
+    null = (CText * 2)(CText(None, 3), CText(None, 0))
+    memory, size, found = ctypes.create_string_buffer(9999), ctypes.c_size_t(9999), (ctypes.c_float * carried.count)()
+    huge = (CText * 2)(CText(b"", 2**63), CText(b"", 2**63))
+    assert carried.call("classify", carried.model, memory, size, null, found) == ARGUMENT
+    assert carried.call("classify", carried.model, memory, size, huge, found) == TOO_LONG
+    assert carried.call("classify", None, memory, size, null, found) == ARGUMENT
+    assert carried.call("classify", carried.model, None, size, null, found) == ARGUMENT
+    assert carried.call("choose", carried.model, None, ctypes.c_double(0), found) == ARGUMENT
+    assert carried.label(carried.count) is None
+    content = bytearray((carried.folder / f"{carried.name}.weights").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "wrong").write_bytes(content)
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "wrong").encode()) == DAMAGED
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
+    pipeline = classifier()
+    with torch.no_grad():
+        pipeline.model.bag.bias[1] = torch.nan
+    assert CarriedClassifier(pipeline, tmp_path, "nan").classified(b"sea")[0] == NUMBERS_FAIL
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty or new
+@pytest.mark.parametrize("kind", KINDS)
+@needs_compiler
+def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
+    pipeline, weights = classifier(**KINDS[kind]), Weights()
+    embed, compiler = kind in ("one", "pair"), COMPILERS[[*KINDS].index(kind) % len(COMPILERS)]
+    folder = put(assembled(classifier_parts(pipeline, weights), weights, "sea", embed=embed), tmp_path)
+    compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
+
+    def said(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+        return found.stdout
+
+    texts = [
+        "The sea was calm.",
+        "",
+        "ΟΔΟΣ don't 12 99",
+        "new",
+        "\u0130 e\u0301 \U0001f600 the the sea sea",
+        "x" * 9000,
+    ]
+    if pipeline.num_texts == 2:
+        (folder / "texts.tsv").write_text(
+            "sentence1\tsentence2\n" + "".join(f"{text}\t{texts[0]} new\n" for text in texts)
+        )
+    else:
+        (folder / "texts.txt").write_bytes("\n".join(texts[:3]).encode() + b"\r\n" + "\n".join(texts[3:]).encode())
+    file = folder / ("texts.tsv" if pipeline.num_texts == 2 else "texts.txt")
+    for least in ([], ["--at-least", "0.6"]):
+        chosen = pipeline.with_search(at_least=0.6) if least else pipeline
+        lines, content = "".join(chosen.prediction_lines(str(file))), file.read_bytes()
+        if pipeline.num_texts == 2:
+            lines, content = lines.partition("\n")[2], content.partition(b"\n")[2]
+        assert said(content, *least).decode() == lines
+    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+    tab = b"\t" * (pipeline.num_texts - 1)
+    for text in (
+        b"",
+        odd,
+        b"\0" * 99,
+        b"x" * 70_000,
+        b"\xf0\x9f" * 400,
+        b"\n" * 999,
+        b"a'b" * 9999,
+        b"\xef\xbb\xbfsea",
+    ):
+        said(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))
+
+
+def test_what_cannot_be_printed_is_refused() -> None:
+    pipeline = classifier()
+    pipeline.model.head = torch.nn.Linear(2, 3)
+    with pytest.raises(ValueError, match="it has layers"):
+        classifier_parts(pipeline, Weights())
