@@ -29,6 +29,10 @@ _PLAIN = re.compile(r"\w[\w-]*")
 """Matches the name under which content may be kept; a server could send one that leads out of the cache."""
 
 
+class MissingFileError(RunError):
+    """A file that a repository does not have, or that is not kept of it, offline."""
+
+
 def stay_offline() -> None:
     """Keeps the packages of Hugging Face, which read this when they are imported, from the network, unless allowed."""
     os.environ.setdefault(_SWITCH, "1")
@@ -57,7 +61,7 @@ class Repository(NamedTuple):
     def file(self, name: str, *, size: int | None = None, most: int | None = None) -> Path:
         """A file, which is downloaded if it is not kept. It has `size` bytes, or `most` of them at most.
 
-        Raises RunError if it is not there, or cannot be loaded.
+        Raises MissingFileError if it is not there, RunError if it cannot be loaded.
         """
         hub = self.package()
         with self.told(name):
@@ -67,7 +71,7 @@ class Repository(NamedTuple):
             if kept and (is_offline or _COMMIT.fullmatch(self.revision)):
                 return kept
             if is_offline:
-                raise RunError(f"{self}: {f'{name}: ' * bool(_COMMIT.fullmatch(self.revision))}{NOT_HERE}")
+                raise MissingFileError(f"{self}: {f'{name}: ' * bool(_COMMIT.fullmatch(self.revision))}{NOT_HERE}")
             try:
                 head = hub.get_hf_file_metadata(hub.hf_hub_url(self.name, name, revision=self.revision))
             except (_http_error(hub), OSError) as error:
@@ -113,7 +117,7 @@ class Repository(NamedTuple):
             raise RunError(f'{PREFIX}{self.name}: no revision "{self.revision}"') from None
         except Exception as error:  # of many kinds, also where a server answers nonsense
             if isinstance(error, errors.EntryNotFoundError) and _status(error) is not None:
-                raise RunError(f"{self}: no {name or 'such file'} in the repository") from None
+                raise MissingFileError(f"{self}: no {name or 'such file'} in the repository") from None
             raise RunError(f"{self}: {f'{name}: ' * bool(name)}{_reason(error)}") from None
 
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from cli.conftest import Ensue, ensue, refused  # noqa: F401 (fixtures)
 from ensue import load, push, train
-from ensue.errors import EnsueError, RunError
+from ensue.errors import DataError, EnsueError, RunError
+from ensue.exchange.importing import import_run
 from ensue.exchange.pushing import HOW, _body
 from ensue.hub import Repository, run_name
 from ensue.notices import Notice
@@ -27,6 +28,7 @@ from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.search.search import search
 from exchange.hub_server import Hub, serving
+from exchange.published import Bert, wordpiece, write_bert
 from kept_runs.make import unpacked
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use .content=")  # theirs
@@ -451,3 +453,51 @@ def test_in_processes_of_their_own(server: Hub, run: Path, tmp_path: Path) -> No
     assert ensue_of("push", run, "me/process", "--license", "mit", HF_HUB_OFFLINE="1").stderr == (
         "ensue: hf:me/process: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded\n"
     )
+
+
+def published_files(folder: Path) -> dict[str, bytes]:
+    """A small BERT as it lies in a repository, with a program that nobody wants."""
+    tokenizer = wordpiece()
+    write_bert(folder, Bert.random(tokenizer.get_vocab_size()), tokenizer)
+    (folder / "modules.json").write_text('[{"type": "models.Transformer", "path": ""}, {"type": "models.Normalize"}]')
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {**files, "model.py": b"raise SystemExit", "1_Pooling/config.json": b"{}"}
+
+
+def test_a_published_model_is_imported_by_its_name(
+    hub: Hub,
+    tmp_path: Path,
+    ensue: Ensue,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = published_files(tmp_path / "bert")
+    commit = hub.commit("they/bert", files)
+    assert "from bert" in ensue("import", "hf:they/bert", "--out", tmp_path / "run").err
+    assert not any("model.py" in request for request in hub.requests)
+    import_run(tmp_path / "bert", tmp_path / "same")
+    run, same = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "same")
+    assert run.weights.read_bytes() == same.weights.read_bytes()
+    assert run.config["imported"]["path"] == f"hf:they/bert@{commit}"
+    assert run.recipe.about == "imported from bert"
+    assert run.recipe.sentences.unit_length
+    hub.requests.clear()
+    forbid(monkeypatch)
+    import_run("hf:they/bert", tmp_path / "again")
+    assert not hub.requests
+    with pytest.raises(RunError, match="not on this machine"):
+        import_run("hf:they/other", tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_weights_of_a_repository_may_be_in_several_files(hub: Hub, tmp_path: Path) -> None:
+    files = published_files(tmp_path / "bert")
+    whole = files.pop("model.safetensors")
+    hub.commit("they/parts", {**files, "model.safetensors.index.json": b'{"weight_map": {"a": "../b"}}'})
+    with pytest.raises(DataError, match=r"names of files beside it, found '../b'"):
+        import_run("hf:they/parts", tmp_path / "run")
+    hub.commit("they/parts", {"model.safetensors.index.json": b'{"weight_map": {"a": "part-1.safetensors"}}'})
+    with pytest.raises(RunError, match=r"no part-1\.safetensors in the repository"):
+        import_run("hf:they/parts", tmp_path / "run")
+    hub.commit("they/parts", {"part-1.safetensors": whole})
+    import_run("hf:they/parts", tmp_path / "run")
+    assert RunDirectory(tmp_path / "run").config["imported"]["files"][0]["file"] == "part-1.safetensors"

@@ -16,7 +16,8 @@ def import_(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A published model: a directory of transformers or sentence-transformers, or a file of vectors.",
+            help="A published model: a directory of transformers or sentence-transformers, hf:NAME of one on the hub, "
+            "or a file of vectors.",
             show_default=False,
         ),
     ],

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, RunError
+from ensue.hub import run_name
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.card import use
 from ensue.runs.directory import RunDirectory
@@ -44,7 +45,7 @@ class Imported:
 
 def recipe_of(document: dict[str, Any], source: Path) -> Recipe:
     """The recipe of an imported model. Raises RecipeError for a value that a recipe cannot have."""
-    about = {"about": f"imported from {source.name}", "train": {"epochs": 1, **document.get("train", {})}}
+    about = {"about": f"imported from {run_name(source)}", "train": {"epochs": 1, **document.get("train", {})}}
     return validate_recipe(document | about, where=str(source))
 
 

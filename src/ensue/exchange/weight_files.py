@@ -64,14 +64,19 @@ def weight_files(directory: Path, theirs: str = "AutoModel") -> list[Path]:
     raise DataError(f"no weights: expected {FILE}", directory)
 
 
-def _shards(directory: Path) -> list[Path]:
-    index = directory / INDEX
+def shard_names(index: Path) -> list[str]:
+    """The names of the files of weights that an index lists. Raises DataError for names that are not beside it."""
     places = read_json_object(index).get("weight_map")
     if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
         raise DataError("expected a weight_map of tensors and files", index)
     names = sorted(set(places.values()))
     if odd := next((name for name in names if Path(name).name != name), None):
         raise DataError(f"expected names of files beside it, found {odd!r:.80}", index)
+    return names
+
+
+def _shards(directory: Path) -> list[Path]:
+    names = shard_names(directory / INDEX)
     if missing := [name for name in names if not (directory / name).is_file()]:
         raise DataError(f"{len(missing)} of {len(names)} files of weights are missing: {missing[0]}", directory)
     return [directory / name for name in names]
