@@ -68,6 +68,10 @@ class RunError(EnsueError):
     """A run directory that is missing, in use, damaged or of another version."""
 
 
+class MissingFileError(RunError):
+    """A file that a repository of the hub does not have, or that is not kept of it, offline."""
+
+
 class TrainingError(EnsueError):
     """Training that cannot continue: a loss that is not finite, a text that is too short, a full disk."""
 

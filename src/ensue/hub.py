@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Self
 
-from ensue.errors import EnsueError, RunError, in_one_line
+from ensue.errors import EnsueError, MissingFileError, RunError, in_one_line
 from ensue.notices import say_once
 
 PREFIX = "hf:"
@@ -27,10 +27,6 @@ _SWITCH = "HF_HUB_OFFLINE"
 _COMMIT = re.compile("[0-9a-f]{40}")
 _PLAIN = re.compile(r"\w[\w-]*")
 """Matches the name under which content may be kept; a server could send one that leads out of the cache."""
-
-
-class MissingFileError(RunError):
-    """A file that a repository does not have, or that is not kept of it, offline."""
 
 
 def stay_offline() -> None:

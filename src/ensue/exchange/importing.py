@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ensue.arguments import check_path
-from ensue.errors import DataError
+from ensue.errors import DataError, MissingFileError
 from ensue.exchange.directories import import_directory
 from ensue.exchange.elmo import import_elmo, weights_of
 from ensue.exchange.imported import Imported, write_run
 from ensue.exchange.static_vectors import import_vectors
 from ensue.exchange.weight_files import FILE, INDEX, MAX_JSON, shard_names
-from ensue.hub import MissingFileError, Repository
+from ensue.hub import Repository
 
 SMALL = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
