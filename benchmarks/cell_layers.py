@@ -11,11 +11,13 @@ from ensue.nn import (
     LRU,
     LSTM,
     QRNN,
+    RWKV7,
     SLSTM,
     Clockwork,
     CoupledLSTM,
     DepthGatedLSTM,
     Elman,
+    GatedDeltaNet,
     GridLSTM,
     LayerNormLSTM,
     MinGRU,
@@ -30,6 +32,7 @@ from ensue.nn import (
 Count = Callable[[Sequence[int], int, int], int]
 """Multiply-adds from the rows' lengths, d_in and d."""
 
+HEADS, RANK = 4, 32
 PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -89,6 +92,16 @@ def slstm(lengths: Sequence[int], d_in: int, d: int) -> int:
     return sum(lengths) * (4 * d * d_in + d * d)
 
 
+def gated_deltanet(lengths: Sequence[int], d_in: int, d: int) -> int:
+    """Four maps of x and the gates, and the last one; an outer product, and reading before and after it."""
+    return sum(lengths) * (4 * d * d_in + 2 * HEADS * d_in + d * d + 3 * d * d // HEADS)
+
+
+def rwkv7(lengths: Sequence[int], d_in: int, d: int) -> int:
+    """Three maps of x and the last one; narrow ones; two outer products, and reading before and after them."""
+    return sum(lengths) * (3 * d * d_in + d * d + 4 * RANK * (d_in + d) + 4 * d * d // HEADS)
+
+
 full_elman = gates(1)
 
 GATED = {
@@ -107,6 +120,8 @@ RECENT = {
     "mogrifier": Cell(MogrifierLSTM, mogrifier),
     "lem": Cell(LEM, gates(4)),
     "slstm": Cell(SLSTM, slstm),
+    "gated-deltanet": Cell(GatedDeltaNet, gated_deltanet),
+    "rwkv7": Cell(RWKV7, rwkv7),
 }
 STACKS = {
     "depth-gated-2": Cell(lambda d_in, d: DepthGatedLSTM(d_in, d, num_layers=2), depth_gated),

@@ -34,7 +34,7 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 80_316,
+    "Python lines of `src`": 80_406,
     "files of `src`": 593,
     "files of `tasks`": 153,
     "files loose in `tasks`": 2,

@@ -51,13 +51,13 @@ int main(void) {
         multiply_once(n[0], n[1], n[2], a, n[3], n[4], b, n[5], n[6], c, n[7], 0, workspace);
     } else {
         range of;
-        take(&of, 10 * 8);
+        take(&of, 12 * 8);
         of.counts = numbers(of.positions);
         of.begins = numbers(of.positions);
         array *arrays = (array *)room(of.arrays * (int64_t)sizeof(array));
         for (int64_t k = 0; k < of.arrays; k++) {
             real *base = place(), *start = place();
-            arrays[k] = (array){base, number(), start, 0, 0};
+            arrays[k] = (array){base, number(), start, 0, 0, NULL};
             arrays[k].start_ld = number();
             arrays[k].extent = number();
         }

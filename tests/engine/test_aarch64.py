@@ -36,10 +36,11 @@ class Passes(c_passes.CompiledPasses):
         sources = c_passes._sources(program)
         self._sources, self._products = sources, self  # type: ignore[assignment]
         self._functions = {name: self._of(name) for name in sources}  # type: ignore[assignment]
+        self.chunk = (0, 0)
         self.dtype, self.bf16_kernel, self.multiply_packed = dtype, None, 0
         self._memory: dict[int, Tensor] = {}
         self._matrices: list[Tensor] = []
-        text = "".join(source.text + c_passes.ENTRY.format(name=name) for name, source in sources.items())
+        text = c_passes.printed(sources, program)
         headers = [(ENGINE / name).read_text() for name in (*c_library.HEADERS, "products.c")]
         driver = Path(__file__).with_name("elsewhere.c").read_text()
         self._program = folder / "program"
@@ -78,11 +79,11 @@ class Passes(c_passes.CompiledPasses):
         source = self._sources[name]
 
         def called(of: Any, table: Any, ends: Any, sizes: Any, *others: Any) -> None:
-            head = _numbers(of, 12)
+            head = _numbers(of, 14)
             positions, batch, arrays, finals = head[0], head[3], head[8], head[9]
-            sent = [list(self._sources).index(name), *head[:10]]
-            sent += [*_numbers(ctypes.c_void_p(head[10]), positions), *_numbers(ctypes.c_void_p(head[11]), positions)]
-            for base, ld, start, start_ld, extent in _numbers(table, (arrays, 5)):
+            sent = [list(self._sources).index(name), *head[:12]]
+            sent += [*_numbers(ctypes.c_void_p(head[12]), positions), *_numbers(ctypes.c_void_p(head[13]), positions)]
+            for base, ld, start, start_ld, extent, _ in _numbers(table, (arrays, 6)):
                 sent += [*self._place(base, batch * ld), *self._place(start, 0), ld, start_ld, extent]
             for number, width, to in _numbers(ends, (finals, 3)):
                 sent += [number, width, *self._place(to, 0)]

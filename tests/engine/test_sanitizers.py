@@ -15,8 +15,8 @@ TESTS = Path(__file__).resolve().parents[1]
 FLAGS = "-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
 FILES = ("engine/test_engine.py", "engine/test_steps.py", "engine/test_random_steps.py",
          "engine/test_untraceable_steps.py", "engine/test_uses.py", "engine/test_memory.py",
-         "engine/test_operations.py", "engine/test_kernels.py", "nn/recurrent/test_clockwork.py",
-         "nn/test_border.py")  # fmt: skip
+         "engine/test_operations.py", "engine/test_large_states.py", "engine/test_kernels.py",
+         "nn/recurrent/test_clockwork.py", "nn/test_border.py")  # fmt: skip
 BEHIND_THE_END = """
 import ctypes, torch
 from ensue.engine.c_library import library

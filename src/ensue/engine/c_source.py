@@ -5,7 +5,8 @@
 
 `p` are the arrays of the schedule in its order, each at the first row of the position, `ld` their rows' distances,
 `packed` the matrices, for `multiply`. Sizes are not written into the text but stand in `n`, so that a cell is compiled
-once for all its sizes.
+once for all its sizes. Only with matrices whose rows are whole vectors are they written out: that saves what
+is for the rest of a row.
 """
 
 from __future__ import annotations
@@ -21,19 +22,29 @@ from ensue.engine.schedule import Loop, Schedule, Segment, View
 class Source:
     """The text of a function, and the arrays, sizes and packed matrices that it wants at each call, in their order."""
 
-    def __init__(self, name: str, schedule: Schedule) -> None:
+    def __init__(
+        self, name: str, schedule: Schedule, again: Schedule | None = None, *, writes_sizes: bool = False
+    ) -> None:
+        """`again` is printed as one more function, NAME_again, with the same arrays and sizes."""
+        plans = {name: schedule} | ({} if again is None else {f"{name}_again": again})
         self.schedule = schedule
         self.sizes: list[int] = []
+        self.writes_sizes = writes_sizes
         self.matrices: dict[tuple[int, bool], tuple[int, int]] = {}
         """Which ones, whether transposed, and their sizes (k, n) then."""
-        self.numbers = {array: number for number, array in enumerate(schedule.arrays)}
-        self.work = [array for array in schedule.arrays if array.name == "work"]
+        arrays = dict.fromkeys(array for plan in plans.values() for array in plan.arrays)
+        self.numbers = {array: number for number, array in enumerate(arrays)}
+        self.work = [array for array in arrays if array.name == "work"]
         self._row_names: dict[Node, str] = {}
         self._rows_of: dict[str, str] = {}
         self._totals: dict[Node, str] = {}
         self._names = 0
+        self.text = "".join(self._function(*plan) for plan in plans.items())
+
+    def _function(self, name: str, schedule: Schedule) -> str:
+        self.schedule = schedule
         body = "\n".join(line for segment in schedule.segments for line in self._segment(segment))
-        self.text = (
+        return (
             f"static void {name}(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld,\n"
             f"{' ' * (len(name) + 13)}const real *const *packed,\n"
             f"{' ' * (len(name) + 13)}multiplication *multiply) {{\n{body}\n}}\n"
@@ -42,7 +53,7 @@ class Source:
     def _size(self, number: int) -> str:
         if number not in self.sizes:
             self.sizes.append(number)
-        return f"n[{self.sizes.index(number)}]"
+        return str(number) if self.writes_sizes else f"n[{self.sizes.index(number)}]"
 
     def _offset(self, view: View) -> str:
         return f" + {self._size(view.start)}" if view.start else ""
@@ -161,4 +172,12 @@ class Source:
 
     def _block(self, size: int, whole: int) -> str:
         """The number of the block of this size in which feature j is."""
-        return "0" if size == whole else "j" if size == 1 else f"q{self._size(size)[2:-1]}"
+        return (
+            "0"
+            if size == whole
+            else "j"
+            if size == 1
+            else f"q{size}"
+            if self.writes_sizes
+            else f"q{self._size(size)[2:-1]}"
+        )

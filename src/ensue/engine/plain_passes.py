@@ -18,6 +18,9 @@ from ensue.engine.storage import Arrays, Between, Finals, Storage
 class PlainPasses:
     """The passes of a program."""
 
+    chunk = (0, 0)
+    """All states are kept."""
+
     def __init__(self, program: Program) -> None:
         self._passes = program.passes
 

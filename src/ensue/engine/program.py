@@ -5,7 +5,8 @@ right, `backward` from right to left; `forward` also keeps what `backward` reads
 passes, as one product over all positions each; so are the gradients of matrices and the error at x.
 
 `forward` keeps as few numbers as it can: a value is computed again in `backward` if this takes no more numbers than
-keeping it. An LSTM keeps its four gates; its states are there anyway, and tanh(c) is computed again.
+keeping it. An LSTM keeps its four gates; its states are there anyway, and tanh(c) is computed again. States that are
+matrices are not kept but computed again, from one of every few positions: by the pass `again`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ensue.engine.derivative import errors
-from ensue.engine.graph import Node, reachable
+from ensue.engine.graph import LEAVES, Node, reachable
 from ensue.engine.operations import COSTLY, OPERATIONS
 from ensue.engine.trace import TracedStep
 
 MOST_KEPT = 128
+LARGE = 2
+"""A state that has as many times the numbers of an output is a large one."""
 _programs: dict[tuple[object, ...], Program] = {}
 
 Extent = Literal["position", "previous", "row", "vector", "sum"]
@@ -67,14 +70,19 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Three passes, and the products outside of them. `states` are arrays of the state's leaves over all positions."""
+    """Three passes, and the products outside of them. `states` are arrays of the state's leaves over all positions.
+
+    `again` computes the `large` ones of these from what is kept and from the position before.
+    """
 
     forward: Pass
     inference: Pass
     backward: Pass
+    again: Pass
     products: list[Product]
     output: Array
     states: list[Array]
+    large: list[Array]
     kept: list[Array]
 
     @property
@@ -107,23 +115,30 @@ def _built(trace: TracedStep) -> Program:
     back = _errors(trace)
     error_of, writes = _shared({node: back[node] for node in products if node in back})
     writes = _written_back(trace, back) + writes
-    there = {**given, **{node: array for node, array in ends.items() if node.op not in ("input", "state")}}
-    wanted = [node for node, _ in writes] + [node.args[0] for node in products if _leaf(node.args[0]) not in given]
+    large = {node: ends[node] for node in trace.states if _is_large(node, output) and len(hoisted) == len(products)}
+    standing = {node: array for node, array in ends.items() if node.op not in ("input", "state")}
+    there = given | {node: array for node, array in standing.items() if node not in large}
+    wanted = [*(node for node, _ in writes), *large]
+    wanted += [node.args[0] for node in products if _leaf(node.args[0]) not in given]
     kept = {
         node: hoisted.get(node) or Array("saved", number, node.width, "position")
         for number, node in enumerate(_kept(wanted, results, there))
     }
     there.update(kept)
+    again = {node: there[node] for node in reachable(large, leaves=there) if node in there}
+    there.update(large)
     factor_of, remade = _factors(products, there)
     return Program(
         forward=Pass(given | hoisted, [*ends.items(), *((n, a) for n, a in kept.items() if n not in hoisted)]),
         inference=Pass(given | hoisted, list(ends.items())),
         backward=Pass(there | _arriving(trace), writes + remade),
+        again=Pass(again, list(large.items())),
         products=[
             Product(node.index, factor_of[node.args[0]], error, hoisted.get(node)) for node, error in error_of.items()
         ],
         output=output,
         states=states,
+        large=list(large.values()),
         kept=list(kept.values()),
     )
 
@@ -149,6 +164,10 @@ def _ends(trace: TracedStep) -> tuple[Array, list[Array]]:
     for number, node in enumerate(trace.states):
         known.setdefault(node, Array("state", number, node.width, "position"))
     return output, [known[node] for node in trace.states]
+
+
+def _is_large(node: Node, output: Array) -> bool:
+    return node.width > LARGE * output.width and node.op not in LEAVES
 
 
 def _factors(products: Iterable[Node], there: dict[Node, Array]) -> tuple[dict[Node, View], list[tuple[Node, Array]]]:

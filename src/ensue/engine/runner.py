@@ -103,9 +103,12 @@ class Runner:
         self._check(values, packing)
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(packing.size, program.output.width))}
+        every, block = self.functions.chunk if keep and between is None else (0, 0)
         for array in program.states:
-            size = packing.size if keep else 2 * packing.batch
-            arrays.setdefault(array, Storage(room(like, size, array.width), is_ring=not keep))
+            few = every if array in program.large else 0
+            size = len(packing.counts) // few * packing.batch if few else packing.size if keep else 2 * packing.batch
+            buffer = room(like, torch.get_num_threads() * every * block, array.width) if few else None
+            arrays.setdefault(array, Storage(room(like, size, array.width), is_ring=not keep, buffer=buffer))
         for product in program.products:
             if product.hoisted is not None:
                 arrays[product.hoisted] = Storage(room(like, packing.size, product.hoisted.width))
@@ -138,7 +141,9 @@ class Runner:
         }
         for number, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
             state = arrays[array]
-            found[Array("previous", number, array.width, "previous")] = Storage(state.tensor, start, state.is_ring)
+            found[Array("previous", number, array.width, "previous")] = Storage(
+                state.tensor, start, state.is_ring, state.buffer
+            )
         return found
 
     def backward(

@@ -128,7 +128,8 @@ class _Scheduler:
         if node.op in ("slice", "spread"):
             (whole,) = node.args
             is_overwritten = whole in self.views and self.views[whole].array.name == "error state"
-            return not is_overwritten and self._stands(whole)
+            is_written = node.op == "spread" and self._is_looped(whole)
+            return not is_overwritten and (is_written or self._stands(whole))
         return node in self.views or is_stored(node) or node.op == "constant"
 
     def _level(self, node: Node) -> int:

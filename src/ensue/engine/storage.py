@@ -17,6 +17,8 @@ from ensue.engine.program import Array
 BAD_LENGTH, GAP = 2048, 64
 """Bytes. Rows as long as a multiple of the first get a gap of the second: a column of them would share few sets of a
 processor's cache."""
+CACHE = 1 << 20
+"""Bytes of the large states of one row at some positions, which stay in the cache of a core."""
 
 
 def room(like: Tensor, rows: int, width: int) -> Tensor:
@@ -35,6 +37,14 @@ class Storage:
     """The values at the position before the first, (B, width)."""
     is_ring: bool = False
     """Whether it has room for two positions only, which take turns."""
+    buffer: Tensor | None = None
+    """For a state that is kept at few positions, room for those between (workers · every · block, width)."""
+
+
+def of_chunk(width: int, itemsize: int) -> tuple[int, int]:
+    """How many positions of states of this width are one chunk, whose last one is kept; and how many rows at a time."""
+    every = min(max(CACHE // (width * itemsize), 4), 32)
+    return every, max(1, CACHE // (every * width * itemsize))
 
 
 Arrays = dict[Array, Storage]
