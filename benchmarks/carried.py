@@ -1,10 +1,10 @@
-"""A model as C beside ensue and onnxruntime: speed in one stream, time to the first answer, memory.
+"""A model as C beside ensue, and a language model beside onnxruntime: speed, time to the first answer, memory.
 
     python benchmarks/carried.py RUN TEXT
 
-RUN is a trained recurrent language model and TEXT a text, or RUN is a classifier and TEXT has a text in each line. All
-read the same in turns, on one thread, by processor time; the median of the rounds is shown. It needs a C compiler, and
-of onnxruntime `pip install "ensue[onnx]"`.
+RUN is a trained recurrent language model and TEXT a text. Or RUN is a classifier or a tagger, and each line of TEXT is
+a text or a sentence. All read the same in turns, on one thread, by processor time; the median of the rounds is shown.
+It needs a C compiler, and of onnxruntime `pip install "ensue[onnx]"`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 
 import ensue
 
-ROUNDS, CHARACTERS, TOKENS, TEXTS = 7, 40_000, 4_000, 20_000
+ROUNDS, CHARACTERS, TOKENS, TEXTS, SENTENCES = 7, 40_000, 4_000, 20_000, 300
 MOST_IN_PIPE = 1 << 15
 """Bytes that a pipe takes."""
 
@@ -108,6 +108,48 @@ def classified(model: Any, program: str, text: str) -> None:
     in_turns("texts classified", len(lines), works)
 
 
+def tagged(model: Any, program: str, text: str, path: Path) -> None:
+    """Labels of all sentences at hand, and of one after the other."""
+    lines = text.splitlines(keepends=True)
+    words = sum(map(len, model.predict(lines)))
+    both: dict[str, Callable[[], float]] = {
+        "C": lambda: child([program], text.encode()),
+        "C, with probabilities": lambda: child([program, "--probabilities"], text.encode()),
+        "ensue": lambda: processor_seconds(lambda: list(model.prediction_lines(str(path), format="text"))),
+    }
+    in_turns("words labeled", words, both)
+    some = lines[:SENTENCES]
+    count = sum(map(len, model.predict(some)))
+    # behind an empty line each sentence is labeled by itself
+    each: dict[str, Callable[[], float]] = {
+        "C": lambda: child([program], "\n".join(some).encode()),
+        "ensue": lambda: processor_seconds(lambda: [model.predict([line]) for line in some]),
+    }
+    in_turns("words labeled, sentence by sentence", count, each)
+
+
+def read_and_written(model: Any, run: str, program: str, text: str, folder: Path) -> None:
+    """Tokens of a text at hand, written ones, and ones that are read one by one."""
+    ids = model.tokenizer.encode(text)
+    works: dict[str, Callable[[], float]] = {
+        "C": lambda: child([program], text.encode()),
+        "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
+    }
+    in_turns("tokens scored", len(ids), works)
+    some = {
+        "C": lambda: child([program, "--generate", str(TOKENS), "1"], b""),
+        "ensue": lambda: processor_seconds(lambda: list(model.generate("", max_tokens=TOKENS, seed=1))),
+    }
+    in_turns("tokens generated", TOKENS, some)
+    few = ids[:TOKENS]
+    begin = model.tokenizer.decode(few).encode()
+    ones: dict[str, Callable[[], float]] = {"C": lambda: child([program], begin)}
+    if find_spec("onnxruntime"):
+        read = onnx_reader(run, folder / "onnx", few)
+        ones["onnxruntime"] = lambda: processor_seconds(read)
+    in_turns("tokens read one by one", len(few), ones)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("run")
@@ -116,8 +158,8 @@ def main() -> None:
     torch.set_num_threads(1)
     text = options.text.read_text(encoding="utf-8")
     model: Any = ensue.load(options.run, device="cpu")
-    is_classifier = hasattr(model, "predict")
-    if not is_classifier:
+    reads_lines = hasattr(model, "predict")
+    if not reads_lines:
         text = (text * (CHARACTERS // len(text) + 1))[:CHARACTERS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "model"
@@ -128,35 +170,20 @@ def main() -> None:
         for _ in range(ROUNDS * 3):
             for command, found in first.items():
                 start = time.perf_counter()
-                child([command], (text.partition("\n")[0] if is_classifier else text[:1]).encode())
+                child([command], (text.partition("\n")[0] if reads_lines else text[:1]).encode())
                 found.append(time.perf_counter() - start)
         answer, nothing = (median(found) * 1000 for found in first.values())
         print(f"weights {weights / 1024:,.0f} KiB, program {Path(program).stat().st_size / 1024:,.0f} KiB")
         print(f"first answer {answer:.1f} ms after a process is asked for; /bin/true takes {nothing:.1f} ms")
-        read = text.encode()[: MOST_IN_PIPE if is_classifier else None]
-        most = peak([program], read, ends=not is_classifier)
+        read = text.encode()[: MOST_IN_PIPE if reads_lines else None]
+        most = peak([program], read, ends=not reads_lines)
         print(f"largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
-        if is_classifier:
+        if hasattr(model, "prediction_lines") and hasattr(model, "label"):
+            tagged(model, program, text, options.text)
+        elif reads_lines:
             classified(model, program, text)
-            return
-        ids = model.tokenizer.encode(text)
-        works: dict[str, Callable[[], float]] = {
-            "C": lambda: child([program], text.encode()),
-            "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
-        }
-        in_turns("tokens scored", len(ids), works)
-        some = {
-            "C": lambda: child([program, "--generate", str(TOKENS), "1"], b""),
-            "ensue": lambda: processor_seconds(lambda: list(model.generate("", max_tokens=TOKENS, seed=1))),
-        }
-        in_turns("tokens generated", TOKENS, some)
-        few = ids[:TOKENS]
-        begin = model.tokenizer.decode(few).encode()
-        ones: dict[str, Callable[[], float]] = {"C": lambda: child([program], begin)}
-        if find_spec("onnxruntime"):
-            work = onnx_reader(options.run, Path(name) / "onnx", few)
-            ones["onnxruntime"] = lambda: processor_seconds(work)
-        in_turns("tokens read one by one", len(few), ones)
+        else:
+            read_and_written(model, options.run, program, text, Path(name))
 
 
 if __name__ == "__main__":

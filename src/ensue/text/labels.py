@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Protocol, runtime_checkable
 
@@ -193,9 +193,13 @@ class Labels(Stored):
 
     def shares(self, marginals: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The probability (T, N) of each of `names` at each word, by `confidence`."""
-        places = np.array([self._place_of.get(self._written(name), -1) for name in self.names], np.int64)
+        places = np.array(self.places_of(self.names), np.int64)
         shares: NDArray[np.floating[Any]] = marginals @ (self._places[:, None] == places).astype(marginals.dtype)
         return shares
+
+    def places_of(self, labels: Iterable[str]) -> list[int]:
+        """Numbers of tags or labels, the same for those that are written as one; -1 for what no tag is written as."""
+        return [self._place_of.get(self._written(label), -1) for label in labels]
 
     def spans(self, labels: Sequence[str]) -> list[Span]:
         """The spans that the labels of a sentence write; none for plain labels."""

@@ -42,8 +42,10 @@ def followed() -> dict[str, str]:
 def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     unpacked("char-lstm", tmp_path)
+    unpacked("tag-lstm-crf", tmp_path)
     (tmp_path / "char-lstm").rename(tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
+    (tmp_path / "tag-lstm-crf").rename(tmp_path / "tagger")
+    model, tagger = ensue.load(tmp_path / "run"), ensue.load(tmp_path / "tagger")
     (tmp_path / "topics.tsv").write_text(tsv(documents(60)))
     (tmp_path / "texts.txt").write_text("salt and the oven\noven\n")
     without_pictures(monkeypatch)
@@ -63,3 +65,9 @@ def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert said["printf 'The ' | sea/sea --generate 200 1 0.8"] == f"The {some}\n"
     alone = "".join(model.generate("", max_tokens=200, seed=1))
     assert {said[line] for line in ("./main", "go run main.go") if line in said} <= {alone}
+    tagged = tagger.predict(["Anna Novak sees Lima."], confidence=True)[0]
+    shown = [(word.text, word.label, pytest.approx(word.confidence, abs=6e-5)) for word in tagged]
+    lines = [line.split("\t") for line in said['echo "Anna Novak sees Lima." | pos/pos --probabilities'].splitlines()]
+    assert [(word, label, float(share)) for word, label, share in lines[:-1]] == shown
+    lines = [line.split(" ") for line in said["./names"].splitlines()]
+    assert [(word, label, float(share)) for word, label, share in lines] == shown

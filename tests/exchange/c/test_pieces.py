@@ -1,9 +1,11 @@
 """Each piece of C by itself, beside its twin in Python; and the step of every layer of the table of laws."""
 
 import ctypes
+import itertools
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,16 @@ from ensue.decode.next_token import drawn, filtered
 from ensue.decode.sampling import Sampling
 from ensue.engine.trace import Untraceable
 from ensue.exchange.c.printing import Weights, printed_step, ranges
+from ensue.exchange.c.tagging import label_names, label_tables
 from ensue.exchange.c.writing import header, piece
+from ensue.models.build_text import build_tag_head
+from ensue.models.word_specification import PathHeadSpecification
+from ensue.text.labels import Labels
+from ensue.text.schemes import SCHEMES, tag_set
 from ensue.text.words import PUNCTUATION
 from ensue.types import leaves
 from exchange.c.carried import COMPILERS, CSampling, library
+from inspection.small import SPANS
 from laws.table import SUBJECTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
@@ -113,8 +121,13 @@ def test_exponentials_are_close(pieces: ctypes.CDLL) -> None:
         np.testing.assert_allclose(found, np.exp(x.astype(np.float64)).astype(np.float32), rtol=5e-7, atol=1e-37)
 
 
-def test_the_step_of_every_layer(tmp_path: Path) -> None:
+ROWS = 3
+
+
+@pytest.mark.parametrize("products", ["products.h", "rows.h"])
+def test_the_step_of_every_layer(tmp_path: Path, products: str) -> None:
     """All that the engine traces, in one file: three positions each, outputs and states within 1e-5."""
+    rows = ROWS if products == "rows.h" else 1
     texts, cases = [], []
     for number, subject in enumerate(SUBJECTS):
         layer = subject.build().float()
@@ -122,32 +135,133 @@ def test_the_step_of_every_layer(tmp_path: Path) -> None:
             continue
         weights = Weights()
         try:
-            step = printed_step(layer, weights)
+            step = printed_step(layer, weights, rows=rows, number=str(number))
         except Untraceable:
             continue
-        text = step.text.replace("position(", f"position_{number}(").replace("advance(", f"advance_{number}(")
         export = (
-            f"void run_{number}(const uint32_t *weights, float *x, float *leaves, float *y, float *work) {{\n"
-            f"    NAME_model model = {{weights, NULL}};\n    advance_{number}(&model, x, leaves, y, work);\n}}\n"
+            f"void run_{number}(const uint32_t *weights, float *x, float *h, float *leaves, float *y, float *work) {{\n"
+            f"    NAME_model model = {{weights, NULL}};\n    hoist{number}(&model, {rows}, x, {layer.d_in}, h);\n"
+            f"    advance{number}(&model, {rows}, x, h, leaves, y, work);\n}}\n"
         )
-        texts.append(text + export)
+        texts.append(step.text + export)
         cases.append((number, layer, step, weights.whole()))
-    prelude = [piece("prelude.h"), piece("engine/functions.h"), piece("products.h")]
+    prelude = [piece("prelude.h"), piece("engine/functions.h"), piece(products)]
     model = piece("weights.h").partition("enum { LANES")[0]
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
     (tmp_path / "steps.c").write_text("\n".join([head, *prelude, model, unused, *texts]))
     built = library(tmp_path, "steps.c")
     for number, layer, step, numbers in cases:
-        state, kept = layer.init_state(1), step.first.numpy().copy()
-        y, work = np.empty(layer.d_out, np.float32), np.empty(step.work, np.float32)
+        state, kept = layer.init_state(rows), step.first.numpy().copy()
+        y, work = np.empty((rows, layer.d_out), np.float32), np.empty(step.work * rows, np.float32)
+        hoisted = np.empty(step.hoisted * rows, np.float32)
         for position in range(3):
-            x = torch.randn(1, layer.d_in, generator=torch.Generator().manual_seed(position))
+            x = torch.randn(rows, layer.d_in, generator=torch.Generator().manual_seed(position))
             with torch.no_grad():
                 expected, state = layer.step(x, state)
-            given = x.numpy().copy()
-            getattr(built, f"run_{number}")(*map(address, (numbers, given, kept, y, work)))
-            np.testing.assert_allclose(y, expected[0].numpy(), rtol=1e-4, atol=1e-5, err_msg=SUBJECTS[number].name)
+            getattr(built, f"run_{number}")(*map(address, (numbers, x.numpy().copy(), hoisted, kept, y, work)))
+            np.testing.assert_allclose(y, expected.numpy(), rtol=1e-4, atol=1e-5, err_msg=SUBJECTS[number].name)
             after = np.concatenate([leaf.reshape(-1).numpy() for leaf in leaves(state)])
             np.testing.assert_allclose(kept, after, rtol=1e-4, atol=1e-5, err_msg=SUBJECTS[number].name)
     assert len(cases) > 20
+
+
+PATHS = """
+UNUSED static const real *(*const reads)(const NAME_model *, size_t) = reals;
+void paths(float *scores, int words, float *best, uint32_t *path, double *shares, double *work, const uint32_t *w) {
+    NAME_model model = {w, NULL};
+    best_path(&model, scores, words, best, path);
+    marginals_of(&model, scores, words, shares, work);
+}
+"""
+
+
+def model_in_c() -> list[str]:
+    """What reads weights, without their file."""
+    head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
+    unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
+    return [head, piece("prelude.h"), piece("weights.h").partition("enum { LANES")[0], unused]
+
+
+@pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
+def test_paths_and_probabilities_of_tags_are_those_of_ensue(kind: Any, tmp_path: Path) -> None:
+    tags = len(SPANS.tags)
+    head = build_tag_head(PathHeadSpecification(kind=kind, legal=True), 3, SPANS)
+    rng, weights = np.random.default_rng(0), Weights()
+    for parameter in head.parameters():
+        parameter.data += torch.from_numpy(rng.normal(size=parameter.shape) * 3).float()
+    tables = head.tables()
+    places = [weights.add(part) for part in tables or ()] or [0, 0, 0]
+    constants = {"TAGS": tags, "HAS_CHAIN": int(tables is not None), "LOG_SOFTMAX": int(kind == "viterbi")}
+    constants |= dict(zip(("AT_START", "AT_PAIRS", "AT_END"), places, strict=True))
+    defined = "".join(f"#define {key} {value}\n" for key, value in constants.items())
+    (tmp_path / "paths.c").write_text("\n".join([*model_in_c(), defined, piece("paths.h"), PATHS]))
+    built = library(tmp_path, "paths.c")
+    weights.add(b"")
+    for length, scale in itertools.product((1, 2, 9, 60), (1.0, 30.0, 3000.0)):
+        scores = (rng.normal(size=(length, tags)) * scale).astype(np.float32)
+        expected = head.one(scores, with_posterior=True)
+        path, shares = np.empty(length, np.uint32), np.empty((length, tags))
+        work = np.empty((3 + tags) * tags)
+        best, given = np.empty((length, tags), np.float32), scores.copy()
+        arrays: list[Any] = [best, path, shares, work, weights.whole()]
+        built.paths(address(given), length, *map(address, arrays))
+        assert path.tolist() == expected.tags.tolist()
+        assert expected.posterior is not None
+        np.testing.assert_allclose(shares, expected.posterior.marginals, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("scheme", [*SCHEMES, None])
+def test_labels_of_tags_are_those_of_ensue(scheme: Any, tmp_path: Path) -> None:
+    classes = ("A", "B") if scheme else ()
+    names = tag_set(classes, scheme) if scheme else ["X", "Y", "Z"]
+    labels = Labels(names, scheme=scheme, tag_scheme=scheme and "iobes")
+    constants: dict[str, Any] = {}
+    written = label_names(labels)
+    tables = label_tables(labels, written, Weights(), constants)
+    defined = "".join(f"#define {key} {value}\n" for key, value in (constants | {"TAGS": len(labels)}).items())
+    wrapped = "void labeled(const uint32_t *path, int words, uint32_t *to) { labels_of(path, words, to); }\n"
+    wrapped += "double share(uint32_t label, const double *shares) { return probability_of(label, shares); }\n"
+    parts = [piece("prelude.h"), defined, tables, piece("labels.h"), wrapped]
+    (tmp_path / "labels.c").write_text("\n".join(["#include <stdint.h>", *parts]))
+    built, rng = library(tmp_path, "labels.c"), np.random.default_rng(1)
+    built.share.restype = ctypes.c_double
+    for length in [1, 2, 3] * 30 + [40] * 10:
+        path, found = rng.integers(0, len(labels), length).astype(np.uint32), np.empty(length, np.uint32)
+        built.labeled(address(path), length, address(found))
+        said = labels.decode(path.tolist())
+        assert [written[id] for id in found] == said
+        shares = rng.dirichlet(np.ones(len(labels)), length)
+        ours = [built.share(ctypes.c_uint32(id), address(row)) for id, row in zip(found.tolist(), shares, strict=True)]
+        assert ours == pytest.approx(labels.confidence(said, shares))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 17])
+def test_products_of_rows(rows: int, products: ctypes.CDLL) -> None:
+    rng = np.random.default_rng(rows)
+    for n, k in itertools.product((1, 5, 16, 33, 64, 200), (1, 7, 40)):
+        a, m = rng.normal(size=(rows, k + 3)).astype(np.float32), rng.normal(size=(k, n)).astype(np.float32)
+        c = np.zeros((rows, n + 2), np.float32)
+        sizes = map(ctypes.c_int64, (rows, n, k))
+        products.product(*sizes, address(a), ctypes.c_int64(k + 3), address(m), address(c), ctypes.c_int64(n + 2))
+        np.testing.assert_allclose(c[:, :n], a[:, :k] @ m, rtol=1e-5, atol=1e-5)
+        assert not c[:, n:].any()
+        alone = np.zeros_like(c)
+        for row in range(rows):
+            sizes = map(ctypes.c_int64, (1, n, k))
+            given = address(a[row]), ctypes.c_int64(k + 3), address(m), address(alone[row]), ctypes.c_int64(n + 2)
+            products.product(*sizes, *given)
+        assert alone.tobytes() == c.tobytes()
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("rows")
+    wrapped = """
+    void product(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *m, real *c,
+                 int64_t ldc) {
+        multiply(rows, n, k, a, stride, m, c, ldc);
+    }
+    """
+    (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", piece("prelude.h"), piece("rows.h"), wrapped]))
+    return library(folder, "-march=native", "rows.c")

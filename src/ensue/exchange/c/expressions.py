@@ -75,6 +75,8 @@ PROPERTIES: dict[str, Callable[[str], object]] = {
     "MARKS": lambda sign: sign in tokens._JOINERS or unicodedata.category(sign) in _MARKS,
     "ALPHANUMERIC": str.isalnum,
     "DIGITS": lexicon._DIGIT.match,
+    "LETTERS": lexicon._SHAPES[0][0].match,
+    "CAPITALS": str.isupper,
 }
 """Sets of characters by what holds of them. Of `lower`, a sigma shows which ones have a case, and which are ignored."""
 

@@ -45,7 +45,9 @@ static void read_last(const NAME_model *model, NAME_state *state) {
     state->is_due = 0;
     const real *vector = reals(model, AT_VECTORS) + (size_t)state->token * D_VECTOR;
     for (int k = 0; k < D_VECTOR; k++) state->work[k] = vector[k] * (real)SCALE;
-    advance(model, state->work, state->leaves, state->scores, state->work + D_VECTOR);
+    real *hoisted = state->work + D_VECTOR;
+    hoist(model, 1, state->work, D_VECTOR, hoisted);
+    advance(model, 1, state->work, hoisted, state->leaves, state->scores, hoisted + HOISTED);
 }
 
 static void describe(const NAME_model *model, NAME_state *state, uint32_t id, NAME_token *token) {

@@ -119,22 +119,30 @@ class TokenScores(nn.Module):
 
 @dataclass(frozen=True)
 class PrintedStep:
-    """A step as C, and the sizes of what a call is given."""
+    """A step as C, and the sizes of what its calls are given, in numbers of a row."""
 
     text: str
-    """`advance(model, x, leaves, output, work)`, which changes `leaves` to those behind the position."""
+    """`hoist(model, count, x, stride, hoisted)` works out what does not depend on a state, of so many positions.
+    `advance(model, rows, x, hoisted, leaves, output, work)` is a position of some rows, and changes their `leaves` to
+    those behind it.
+    """
+    hoisted: int
     leaves: int
     work: int
     first: Tensor
-    """The leaves before the first position."""
+    """The leaves before the first position, of as many rows as the step was printed for."""
+    reads_input: bool
+    """Whether `advance` reads x."""
 
 
 @torch.no_grad()
-def printed_step(layer: Any, weights: Weights) -> PrintedStep:
-    """The step of a layer in C, its matrices and vectors added to `weights`. Raises `Untraceable`."""
+def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "") -> PrintedStep:
+    """The step of a layer in C for up to so many rows, its matrices and vectors added to `weights`. The names of its
+    functions end with `number`. Raises `Untraceable`.
+    """
     traced = trace(layer)
     program = build(traced)
-    source = Source("position", schedule(program.inference))
+    source = Source(f"position{number}", schedule(program.inference))
     tensors = weights_of(layer, traced)
     vectors = [weights.add(vector) for vector in tensors[: len(traced.vectors)]]
     kept: dict[int, int] = {}
@@ -144,19 +152,20 @@ def printed_step(layer: Any, weights: Weights) -> PrintedStep:
             kept[number] = weights.add(tensors[len(traced.vectors) + number])
         return f"reals(model, {kept[number]})"
 
-    room = _Room()
+    room, width = _Room(rows), sum(product.hoisted.width for product in program.products if product.hoisted)
     places: dict[Array, str] = {program.output: "output"}
-    starts = np.cumsum([0, *traced.state_widths]).tolist()
-    lines = []
+    starts = [rows * int(start) for start in np.cumsum([0, *traced.state_widths])]
+    hoists, taken = [], 0
     for product in program.products:
         if product.hoisted is not None:
-            places[product.hoisted] = room.take(product.hoisted.width)
+            places[product.hoisted] = f"(real *)hoisted + {taken}"
             n, k, factor = product.hoisted.width, product.factor.width, f"x + {product.factor.start}"
             matrix = place_of(product.matrix)
-            lines.append(f"    multiply(1, {n}, {k}, {factor}, {k}, {matrix}, {places[product.hoisted]}, {n});")
+            hoists.append(f"    multiply(count, {n}, {k}, {factor}, stride, {matrix}, hoisted + {taken}, {width});")
+            taken += n
     for array in source.numbers:
         if array.name == "input":
-            places[array] = "x"
+            places[array] = "(real *)x"
         elif array.name == "previous":
             places[array] = f"leaves + {starts[array.number]}"
         elif array.name == "vector":
@@ -165,39 +174,52 @@ def printed_step(layer: Any, weights: Weights) -> PrintedStep:
             places[array] = room.take(array.width)
     given = ", ".join(places[array] for array in source.numbers)
     packed = ", ".join(place_of(number) for number, _ in source.matrices) or "NULL"
-    strides = ", ".join(str(array.width) for array in source.numbers)
-    lines += [
+    strides = (width if array.name == "hoisted" else array.width for array in source.numbers)
+    lines = [
         f"    real *const p[] = {{{given}}};",
         f"    const real *const packed[] = {{{packed}}};",
-        f"    static const int64_t ld[] = {{{strides}}};",
+        f"    static const int64_t ld[] = {{{', '.join(map(str, strides))}}};",
         f"    static const int64_t n[] = {{{_listed(source.sizes)}}};",
-        "    position(1, n, p, ld, packed, multiply);",
+        f"    position{number}(rows, n, p, ld, packed, multiply);",
         *(
-            f"    memcpy(leaves + {start}, {places[array]}, {array.width} * sizeof(real));"
+            f"    memcpy(leaves + {start}, {places[array]}, (size_t)rows * {array.width} * sizeof(real));"
             for start, array in zip(starts, program.states, strict=False)
         ),
     ]
     step = source.text.replace(") {\n", ") {\n    (void)rows, (void)n, (void)ld, (void)packed, (void)multiply;\n", 1)
     step = "".join("NO_OVERLAP\n" if line.startswith("#pragma omp") else line for line in step.splitlines(True))
-    head = "static void advance(const NAME_model *model, real *x, real *leaves, real *output, real *work) {\n"
-    unused = "    (void)model, (void)x, (void)work;\n"
-    first = torch.cat([leaf.reshape(-1).float() for leaf in leaves(layer.init_state(1))])
-    text = step + "\n" + head + unused + "\n".join(lines) + "\n}\n"
-    return PrintedStep(text, starts[-1], max(1, room.size), first)
+    functions = (
+        ("hoist", "int64_t count, const real *x, int64_t stride, real *hoisted", hoists),
+        ("advance", "int64_t rows, const real *x, const real *hoisted, real *leaves, real *output, real *work", lines),
+    )
+    for name, arguments, body in functions:
+        unused = ", ".join(f"(void){argument.split()[-1].strip('*')}" for argument in arguments.split(","))
+        step += f"\nstatic void {name}{number}(const NAME_model *model, {arguments}) {{\n    (void)model, {unused};\n"
+        step += "\n".join(body) + "\n}\n"
+    first = torch.cat([leaf.reshape(-1).float() for leaf in leaves(layer.init_state(rows))])
+    reads_input = any(array.name == "input" for array in source.numbers)
+    return PrintedStep(step, width, starts[-1] // rows, max(1, room.size // rows), first, reads_input)
 
 
+@dataclass
 class _Room:
     """Places in `work`."""
 
-    size = 0
+    rows: int
+    size: int = 0
 
     def take(self, width: int) -> str:
-        begin, self.size = self.size, self.size + -(-width // LINE) * LINE
+        begin, self.size = self.size, self.size + self.rows * (-(-width // LINE) * LINE)
         return f"work + {begin}"
 
 
 def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) or "0"
+
+
+def c_array(kind: str, name: str, numbers: Sequence[int]) -> str:
+    """A table in C."""
+    return f"static const {kind} {name}[] = {{{_listed(numbers)}}};\n"
 
 
 def ranges(expression: str) -> str:

@@ -15,6 +15,7 @@ from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.exchange.c.classifying import classifier_parts
 from ensue.exchange.c.printing import Parts, PrintedStep, TokenScores, Weights, checksum, printed_step, ranges
+from ensue.exchange.c.tagging import tagger_parts
 from ensue.exchange.exported import new_directory
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
@@ -25,8 +26,8 @@ from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords
 from ensue.version import VERSION
 
 CAN = (
-    "C has language models with recurrent layers whose tokens are characters, bytes or words, and classifiers of texts "
-    "by n-grams"
+    "C has language models with recurrent layers whose tokens are characters, bytes or words, taggers of words "
+    "with such layers, and classifiers of texts by n-grams"
 )
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
@@ -132,6 +133,7 @@ def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights)
 TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
     "language-modeling": lambda pipeline, weights: language_parts(pipeline.model, pipeline.tokenizer, weights),
     "classification": classifier_parts,
+    "labeling": tagger_parts,
 }
 """The parts of the model of a task."""
 
@@ -152,7 +154,8 @@ def _constants(model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, we
     starts = np.cumsum([0, *map(len, symbols)]).astype(np.uint32)
     return {
         "LEAVES": step.leaves,
-        "WORK": model.features.d_out + step.work,
+        "HOISTED": step.hoisted,
+        "WORK": model.features.d_out + step.hoisted + step.work,
         "D_VECTOR": model.features.d_out,
         "SCALE": model.features.scale,
         "START": tokenizer.start_id,

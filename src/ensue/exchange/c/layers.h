@@ -1,0 +1,65 @@
+/* Recurrent layers over some sentences at once, in one direction or in both. The sentences are sorted, the longest first;
+ * at each position those are read that have one. */
+typedef struct {
+    void (*hoist)(const NAME_model *, int64_t, const real *, int64_t, real *);
+    void (*advance)(const NAME_model *, int64_t, const real *, const real *, real *, real *, real *);
+    int d_in, d_out, hoisted, leaves, reads_input;
+    size_t first; /* the leaves before the first position, of ROWS rows */
+} pass;
+
+enum { CONCATENATE, SUM, PRODUCT, MEAN };
+
+typedef struct {
+    pass rightward, leftward;
+    int directions, merge, is_residual, d_out;
+} layer;
+
+typedef struct {
+    real leaves[ROWS * MOST_LEAVES], work[ROWS * MOST_WORK], hoisted[ROWS * MOST_HOISTED], x[ROWS * MOST_INPUT],
+        y[ROWS * MOST_OUTPUT];
+} step_room;
+
+/* Where sentence r begins among the words of the batch, and how many it has. */
+typedef struct {
+    int64_t count, words;
+    int64_t starts[ROWS], lengths[ROWS];
+} batch;
+
+/* `x` has a row for each word, or for each number of `index`, `forms` of them; `hoisted` has room for as many. */
+static void run_pass(const NAME_model *model, const pass *of, const batch *texts, const real *x, int64_t stride,
+                     int64_t forms, const uint32_t *index, real *hoisted, step_room *room, real *y, int64_t ldy,
+                     int is_leftward) {
+    of->hoist(model, forms, x, stride, hoisted);
+    memcpy(room->leaves, reals(model, of->first), (size_t)(ROWS * of->leaves) * sizeof(real));
+    int64_t rows = texts->count, places[ROWS];
+    for (int64_t t = 0;; t++) {
+        while (rows && texts->lengths[rows - 1] <= t) rows--;
+        if (!rows) return;
+        for (int64_t r = 0; r < rows; r++) {
+            places[r] = texts->starts[r] + (is_leftward ? texts->lengths[r] - 1 - t : t);
+            int64_t at = index ? (int64_t)index[places[r]] : places[r];
+            memcpy(room->hoisted + r * of->hoisted, hoisted + at * of->hoisted, (size_t)of->hoisted * sizeof(real));
+            if (of->reads_input) memcpy(room->x + r * of->d_in, x + at * stride, (size_t)of->d_in * sizeof(real));
+        }
+        of->advance(model, rows, room->x, room->hoisted, room->leaves, room->y, room->work);
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(y + places[r] * ldy, room->y + r * of->d_out, (size_t)of->d_out * sizeof(real));
+    }
+}
+
+/* Writes rows of `directions` * d numbers, of which the first `d_out` count. */
+UNUSED static void run_layer(const NAME_model *model, const layer *of, const batch *texts, const real *x,
+                             int64_t stride, int64_t forms, const uint32_t *index, real *hoisted, step_room *room,
+                             real *y) {
+    int64_t d = of->rightward.d_out, ldy = d * of->directions;
+    run_pass(model, &of->rightward, texts, x, stride, forms, index, hoisted, room, y, ldy, 0);
+    if (of->directions == 2)
+        run_pass(model, &of->leftward, texts, x, stride, forms, index, hoisted, room, y + d, ldy, 1);
+    for (int64_t t = 0; t < texts->words; t++) {
+        real *a = y + t * ldy;
+        const real *b = a + d, *from = x + (index ? (int64_t)index[t] : t) * stride;
+        for (int64_t j = 0; of->merge && j < d; j++)
+            a[j] = of->merge == PRODUCT ? a[j] * b[j] : (a[j] + b[j]) * (of->merge == MEAN ? (real)0.5 : 1);
+        for (int64_t j = 0; of->is_residual && j < of->d_out; j++) a[j] += from[j];
+    }
+}

@@ -1,0 +1,112 @@
+/* The tags of a sentence from its emissions (T, TAGS), and the probability of each tag at each word: by themselves, or of
+ * all paths of a chain. Sums over paths are in double precision. */
+#if !HAS_CHAIN
+static void best_path(const NAME_model *model, real *scores, int64_t words, real *best, uint32_t *path) {
+    (void)model, (void)best;
+    for (int64_t t = 0; t < words; t++) {
+        const real *x = scores + t * TAGS;
+        path[t] = 0;
+        for (uint32_t k = 1; k < TAGS; k++) path[t] = x[k] > x[path[t]] ? k : path[t];
+    }
+}
+
+static void marginals_of(const NAME_model *model, const real *scores, int64_t words, double *shares, double *work) {
+    (void)model, (void)work;
+    for (int64_t t = 0; t < words; t++) {
+        const real *x = scores + t * TAGS;
+        real most = x[0];
+        double sum = 0;
+        for (int k = 1; k < TAGS; k++) most = x[k] > most ? x[k] : most;
+        for (int k = 0; k < TAGS; k++) sum += shares[t * TAGS + k] = exp((double)x[k] - (double)most);
+        for (int k = 0; k < TAGS; k++) shares[t * TAGS + k] /= sum;
+    }
+}
+#else
+static void log_softmax(const real *x, real *to) {
+    real most = x[0];
+    for (int k = 1; k < TAGS; k++) most = x[k] > most ? x[k] : most;
+    double sum = 0;
+    for (int k = 0; k < TAGS; k++) sum += exp((double)(x[k] - most));
+    for (int k = 0; k < TAGS; k++) to[k] = x[k] - most - (real)log(sum);
+}
+
+/* Viterbi. `scores` are changed to those of a softmax, if tags were trained by themselves. */
+static void best_path(const NAME_model *model, real *scores, int64_t words, real *best, uint32_t *path) {
+    const real *start = reals(model, AT_START), *pairs = reals(model, AT_PAIRS), *end = reals(model, AT_END);
+    for (int64_t t = 0; LOG_SOFTMAX && t < words; t++) log_softmax(scores + t * TAGS, scores + t * TAGS);
+    for (int k = 0; k < TAGS; k++) best[k] = start[k] + scores[k];
+    for (int64_t t = 1; t < words; t++) {
+        const real *restrict before = best + (t - 1) * TAGS;
+        real *restrict here = best + t * TAGS;
+        for (int k = 0; k < TAGS; k++) here[k] = before[0] + pairs[k];
+        for (int i = 1; i < TAGS; i++)
+            for (int k = 0; k < TAGS; k++) {
+                real sum = before[i] + pairs[i * TAGS + k];
+                here[k] = sum > here[k] ? sum : here[k];
+            }
+        for (int k = 0; k < TAGS; k++) here[k] += scores[t * TAGS + k];
+    }
+    uint32_t tag = 0;
+    const real *last = best + (words - 1) * TAGS;
+    for (uint32_t k = 1; k < TAGS; k++) tag = last[k] + end[k] > last[tag] + end[tag] ? k : tag;
+    path[words - 1] = tag;
+    for (int64_t t = words - 1; t > 0; t--) {
+        const real *before = best + (t - 1) * TAGS;
+        uint32_t found = 0;
+        for (uint32_t k = 1; k < TAGS; k++)
+            found = before[k] + pairs[k * TAGS + tag] > before[found] + pairs[found * TAGS + tag] ? k : found;
+        path[t - 1] = tag = found;
+    }
+}
+
+/* The score of what is illegal: -inf - -inf would be NaN. */
+#define NEVER (-1e30)
+
+static double at_least_never(real x) { return x > (real)NEVER ? (double)x : NEVER; }
+
+/* to_j = log sum_i exp(from_i + pairs_ij): by products of exponentials, and by logarithms where these are too small. */
+static void log_sums(const double *from, const double *powers, const real *pairs, int64_t step_i, int64_t step_j,
+                     double *shares, double *to) {
+    double most = from[0];
+    for (int i = 1; i < TAGS; i++) most = from[i] > most ? from[i] : most;
+    for (int i = 0; i < TAGS; i++) shares[i] = exp(from[i] - most);
+    for (int j = 0; j < TAGS; j++) {
+        double sum = 0;
+        for (int i = 0; i < TAGS; i++) sum += shares[i] * powers[i * step_i + j * step_j];
+        if (sum > 1e-200) {
+            to[j] = most + log(sum);
+            continue;
+        }
+        double top = NEVER * 4;
+        for (int i = 0; i < TAGS; i++) {
+            double x = from[i] + at_least_never(pairs[i * step_i + j * step_j]);
+            top = x > top ? x : top;
+        }
+        for (int i = 0; i < TAGS; i++) sum += exp(from[i] + at_least_never(pairs[i * step_i + j * step_j]) - top);
+        to[j] = top + log(sum);
+    }
+}
+
+/* `work` has room for 3 + TAGS rows. */
+static void marginals_of(const NAME_model *model, const real *scores, int64_t words, double *shares, double *work) {
+    const real *start = reals(model, AT_START), *pairs = reals(model, AT_PAIRS), *end = reals(model, AT_END);
+    double *powers = work + 3 * TAGS, *behind = work, *here = work + TAGS, *some = work + 2 * TAGS;
+    for (int k = 0; k < TAGS * TAGS; k++) powers[k] = exp((double)pairs[k]);
+    for (int k = 0; k < TAGS; k++) shares[k] = at_least_never(start[k]), behind[k] = at_least_never(end[k]);
+    for (int64_t t = 1; t < words; t++) {
+        for (int k = 0; k < TAGS; k++) here[k] = shares[(t - 1) * TAGS + k] + (double)scores[(t - 1) * TAGS + k];
+        log_sums(here, powers, pairs, TAGS, 1, some, shares + t * TAGS);
+    }
+    for (int64_t t = words - 1; t >= 0; t--) {
+        double *to = shares + t * TAGS, most = -INFINITY, sum = 0;
+        for (int k = 0; k < TAGS; k++) {
+            here[k] = behind[k] + (double)scores[t * TAGS + k];
+            to[k] += here[k];
+            most = to[k] > most ? to[k] : most;
+        }
+        for (int k = 0; k < TAGS; k++) sum += to[k] = exp(to[k] - most);
+        for (int k = 0; k < TAGS; k++) to[k] /= sum;
+        if (t) log_sums(here, powers, pairs, 1, TAGS, some, behind);
+    }
+}
+#endif
