@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cli.conftest import Ensue
+from ensue.annotation.beginning import shares_of
 from ensue.annotation.teachers import taught
 from ensue.errors import DataError
 from ensue.library import load
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.teacher import read_answers, softened
+from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from ensue.training.run import begin_job
+from kept_runs.make import unpacked
 from training.tiny import run_tiny
 from training.tiny_texts import classifying, documents, first_word, pairs, tsv, without_pictures
 
@@ -234,3 +237,30 @@ def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: 
             assert 1 <= len(answer.texts) <= 2
             assert sum(answer.probabilities.values()) == pytest.approx(1)
     assert where.startswith(f"{path}:")
+
+
+def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> None:
+    """The examples stay what they are, and the texts of the pool get the labels that their vectors say."""
+    unpacked("vectors-skipgram", Path())
+    words = [word for word in load("vectors-skipgram", kind=WordVectorsPipeline).words if word.isalpha()]
+    Path("few.tsv").write_text(f"label\ttext\nx\t{words[0]} {words[1]}\n7\t{words[2]} {words[3]}\nx\t{words[4]}\n")
+    Path("pool.txt").write_text("".join(f"{' '.join(words[n : n + 3])}\n" for n in [*range(len(words)), 0, 1]) + "\n")
+    begin = ["begin", "few.tsv", "pool.txt", "--vectors", "vectors-skipgram", "--out", "out", "--count", "8", *SMALL]
+    said = ensue(*begin)
+    assert said.status == 0, said.err
+    rows = lines("out.begun.jsonl")
+    assert [row["probabilities"] for row in rows[:3]] == [{"7": 0, "x": 1}, {"7": 1, "x": 0}, {"7": 0, "x": 1}]
+    assert len({row["text"] for row in rows[3:] if row["text"]}) == 8
+    vectors = load("vectors-skipgram", kind=WordVectorsPipeline).embed([*(row["text"] for row in rows), "x"])
+    expected = shares_of(vectors[3:-1], vectors[[0, 1, 2, -1]], np.array([1, 0, 1, 1]))
+    assert np.allclose([[row["probabilities"][name] for name in "7x"] for row in rows[3:]], expected, atol=1e-5)
+    assert {row["text"]: row["probabilities"] for row in lines("out.taught-train.jsonl")}.items() >= {
+        row["text"]: row["probabilities"] for row in rows[:3]
+    }.items()
+    assert load("out", kind=ClassificationPipeline).labels.names == ("7", "x")
+    assert "out: is there already; --overwrite replaces it" in refused(*begin)
+    others = [*begin[:4], "out", "--out", "other", *begin[7:]]
+    assert "out: this model has no vectors of texts" in refused(*others)
+    Path("few.tsv").write_text("label\ttext\nx\tone\nx\ttwo\n")
+    assert "few.tsv: all examples have the label x" in refused(*begin, "--overwrite")
+    assert "the recipe is that of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")

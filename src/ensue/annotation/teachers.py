@@ -55,7 +55,7 @@ def taught(
     data, reporter = recipe.data, reporter or Reporter()
     parts = ["train", *(part for part in ("valid", "test") if getattr(data, part))]
     files = {part: out.with_name(f"{out.name}.taught-{part}.jsonl") for part in parts}
-    _check_lost([*teachers, data.train, data.valid, data.test, pool], out, list(files.values()), overwrite=overwrite)
+    check_lost([*teachers, data.train, data.valid, data.test, pool], out, list(files.values()), overwrite=overwrite)
     labeled = document_source(data, data.train, group=data.group) if data.train else None
     documents = [] if labeled is None else list(labeled)
     if pool:
@@ -87,7 +87,7 @@ def taught(
     return read_recipe(recipe, {**own, **group, **paths, "data.teacher": str(files["train"])})
 
 
-def _check_lost(given: Sequence[str], out: Path, files: Sequence[Path], *, overwrite: bool) -> None:
+def check_lost(given: Sequence[str], out: Path, files: Sequence[Path], *, overwrite: bool) -> None:
     """Raises EnsueError if the run or a file would be written over, or over what is read."""
     own = [path.resolve() for path in (out, *files)]
     for name in filter(None, given):

@@ -19,7 +19,7 @@ from ensue.cli.many_runs import compare, search
 from ensue.cli.measuring import gradients, machine
 from ensue.cli.options import say
 from ensue.cli.serve import serve
-from ensue.cli.training import distill, quickstart, recipes, train
+from ensue.cli.training import begin, distill, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.cli.vectors import embed, neighbors
 from ensue.console.mistakes import mistake
@@ -38,8 +38,8 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    quickstart, prepare, train, distill, search, evaluate, compare, predict, inspect, gradients, data, doubt, choose,
-    score, generate, embed, neighbors, import_, export, push, serve, cache, recipes, machine,
+    quickstart, prepare, train, distill, begin, search, evaluate, compare, predict, inspect, gradients, data, doubt,
+    choose, score, generate, embed, neighbors, import_, export, push, serve, cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

@@ -1,9 +1,9 @@
-"""The commands that train: quickstart, train, distill, recipes."""
+"""The commands that train: quickstart, train, distill, begin, recipes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,6 +131,45 @@ def distill(
     """Train a small classifier on what larger ones say. Go on with: ensue train --resume --out OUT"""
     *given, name = teachers
     recipe = recipe_of(name, settings or [], train=train, valid=valid, test=test)
+    lessons = {"pool": pool, "gold": gold, "temperature": temperature}
+    _learn(given, recipe, out, lessons, overwrite=overwrite, device=device, threads=threads)
+
+
+def begin(
+    examples: Annotated[
+        str, typer.Argument(help="A few texts of each label, about eight: a file with labels.", show_default=False)
+    ],
+    pool: Annotated[str, typer.Argument(help="Texts without labels: a file, a folder or a glob.", show_default=False)],
+    vectors: Annotated[Path, typer.Option(help="A run that gives vectors of texts.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The run directory; its data are beside it.", show_default=False)],
+    recipe: Annotated[str, typer.Option(help="The recipe of the classifier.")] = "classify-bag",
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
+    test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Make a classifier of a few examples of each label, and many texts without labels."""
+    seen = recipe_of(recipe, settings or [], train=examples)
+    with importing_torch():
+        from ensue.annotation.beginning import begun
+        from ensue.annotation.teachers import check_lost
+        from ensue.runs.weights import write_text
+    first = out.with_name(f"{out.name}.begun.jsonl")
+    check_lost([examples, pool, test, str(vectors)], out, [first], overwrite=overwrite)
+    write_text(first, "".join(begun(str(vectors), seen, pool, count=count, device=device)))
+    student = recipe_of(recipe, settings or [], test=test)
+    _learn([str(first)], student, out, {"pool": str(first)}, overwrite=overwrite, device=device, threads=threads)
+
+
+def _learn(
+    teachers: Sequence[str], recipe: Recipe, out: Path, lessons: Mapping[str, Any], *, overwrite: bool, device: str,
+    threads: int | None,
+) -> None:  # fmt: skip
+    """Trains a student."""
     with importing_torch():
         import torch
 
@@ -138,10 +177,7 @@ def distill(
         from ensue.console.reporter import ConsoleReporter
     torch.set_num_threads(threads or 1)
     with ConsoleReporter() as reporter:
-        student = taught(
-            given, recipe, out, pool=pool, gold=gold, temperature=temperature, overwrite=overwrite, device=device,
-            reporter=reporter,
-        )  # fmt: skip
+        student = taught(teachers, recipe, out, overwrite=overwrite, device=device, reporter=reporter, **lessons)
     outcome = _train(student, out, resume=False, overwrite=overwrite, device=device, threads=threads)
     _exit_if_interrupted(outcome, out)
     say(f"wrote {out}; try\n  {first_use(outcome.task, out)}")
