@@ -70,6 +70,7 @@ def export(
     out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],
     int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
     embed: Annotated[bool, typer.Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
+    precision: Annotated[str, typer.Option(help="Of c: matrices in f32, f16 or int8.")] = "f32",
     threads: OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
@@ -79,9 +80,10 @@ def export(
     with importing_torch():
         from ensue.exchange.exporting import FORMATS, export_run
         from ensue.runs.directory import RunDirectory
-    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and not int8 and not embed:
+    is_plain = (int8, embed, precision) == (False, False, "f32")
+    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
         load_for("export", run, "cpu", threads).export(out, format)
     else:
-        for note in export_run(run, out, format, int8=int8, embed=embed):
+        for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision):
             say(note)
     say(f"wrote {out}")

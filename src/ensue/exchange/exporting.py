@@ -14,6 +14,7 @@ from torch import Tensor
 from ensue.arguments import check_path
 from ensue.errors import EnsueError, nearest
 from ensue.exchange import bert_export, gpt_export
+from ensue.exchange.c.precision import F32, PRECISIONS
 from ensue.exchange.directories import CAUSAL, MASKED, POOLINGS
 from ensue.exchange.exported import CAN, Exported, new_directory
 from ensue.runs.directory import RunDirectory
@@ -23,15 +24,22 @@ HUGGINGFACE, SENTENCES, ONNX, C = FORMATS = ("huggingface", "sentence-transforme
 
 
 def export_run(
-    run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False, embed: bool = False
+    run: str | Path,
+    out: str | Path,
+    format: str = HUGGINGFACE,
+    *,
+    int8: bool = False,
+    embed: bool = False,
+    precision: str = F32,
 ) -> list[str]:
     """Writes a run as a directory for other programs.
 
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files.
     "sentence-transformers" has its files beside them, for a model that gives vectors of texts. "onnx" are
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. "c" is a file of C with
-    its weights, which are inside of it with `embed`. Returns what is worth saying of the files. Raises EnsueError for a
-    run that the format cannot express, and DataError for a directory with other files.
+    its weights, which are inside of it with `embed`; the `precision` of matrices is "f32", "f16" or "int8". Returns
+    what is worth saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a
+    directory with other files.
     """
     check_path("the run", run)
     check_path("out", out)
@@ -41,6 +49,10 @@ def export_run(
         raise EnsueError(f"int8 is for the format {ONNX}")
     if embed and format != C:
         raise EnsueError(f"embed is for the format {C}")
+    if precision != F32 and format != C:
+        raise EnsueError(f"precision is for the format {C}")
+    if precision not in PRECISIONS:
+        raise EnsueError(f'no precision "{precision}"; expected one of {", ".join(PRECISIONS)}')
     directory, place = RunDirectory(run), Path(out)
     if format == ONNX:
         _check_packages()
@@ -50,7 +62,7 @@ def export_run(
     if format == C:
         from ensue.exchange.c.writing import export_c  # noqa: PLC0415 (of one format alone)
 
-        return export_c(directory, place, embed=embed)
+        return export_c(directory, place, embed=embed, precision=precision)
     exported = _exported(directory)
     files = exported.files | (sentence_files(directory) if format == SENTENCES else {})
     with new_directory(place, {"model.safetensors", *(name.partition("/")[0] for name in files)}):

@@ -43,8 +43,7 @@ int NAME_check(const NAME_model *model, const NAME_state *state) {
 static void read_last(const NAME_model *model, NAME_state *state) {
     if (!state->is_due) return;
     state->is_due = 0;
-    const real *vector = reals(model, AT_VECTORS) + (size_t)state->token * D_VECTOR;
-    for (int k = 0; k < D_VECTOR; k++) state->work[k] = vector[k] * (real)SCALE;
+    read_row(reals(model, AT_VECTORS), NAME_VOCABULARY, D_VECTOR, state->token, (real)SCALE, state->work);
     real *hoisted = state->work + D_VECTOR;
     hoist(model, 1, state->work, D_VECTOR, hoisted);
     advance(model, 1, state->work, hoisted, state->leaves, state->scores, hoisted + HOISTED);

@@ -17,6 +17,7 @@ from ensue.engine.execution import weights_of
 from ensue.engine.program import Array, build
 from ensue.engine.schedule import schedule
 from ensue.engine.trace import trace
+from ensue.exchange.c.precision import F32, stored
 from ensue.text.vocabulary import Vocabulary
 from ensue.types import State, leaves
 
@@ -47,6 +48,15 @@ class Weights:
 
     parts: list[NDArray[np.uint32]] = field(default_factory=list)
     size: int = 0
+    precision: str = F32
+
+    def add_matrix(self, matrix: Tensor) -> int:
+        """Appends a matrix (k, n) that `multiply` of products.h reads; returns where it begins."""
+        return self.add(stored(matrix, self.precision, 0))
+
+    def add_rows(self, table: Tensor) -> int:
+        """Appends a table (rows, width) whose rows `read_row` of products.h reads; returns where it begins."""
+        return self.add(stored(table, self.precision, 1))
 
     def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
         """Appends numbers of 32 bits, or bytes; returns where they begin."""
@@ -149,7 +159,7 @@ def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "
 
     def place_of(number: int) -> str:
         if number not in kept:
-            kept[number] = weights.add(tensors[len(traced.vectors) + number])
+            kept[number] = weights.add_matrix(tensors[len(traced.vectors) + number])
         return f"reals(model, {kept[number]})"
 
     room, width = _Room(rows), sum(product.hoisted.width for product in program.products if product.hoisted)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.exchange.c.classifying import classifier_parts
+from ensue.exchange.c.precision import F32, PRECISIONS, measured
 from ensue.exchange.c.printing import Parts, PrintedStep, TokenScores, Weights, checksum, printed_step, ranges
 from ensue.exchange.c.tagging import tagger_parts
 from ensue.exchange.exported import new_directory
@@ -37,49 +38,56 @@ USAGE = """\
     ./NAME < text.txt                                the surprisal of each token
     printf 'The ' | ./NAME --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
 """
+LANGUAGE = "language-modeling"
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
 
 
-def export_c(run: RunDirectory, out: Path, *, embed: bool = False) -> list[str]:
-    """Writes a run as C, and returns a line about what was written. With `embed` the weights are inside of the C file.
+def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: str = F32) -> list[str]:
+    """Writes a run as C, and returns lines about what was written. With `embed` the weights are inside of the C file.
+    Matrices are kept in one of the `PRECISIONS`; what that changes is measured.
 
     Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
     """
     if run.recipe.task not in TASKS:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
+    if precision != F32 and run.recipe.task != LANGUAGE:
+        raise EnsueError(f"{run.path}: a {run.recipe.what}; precision is for language models")
     import torch  # noqa: PLC0415
 
     pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
     name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
     name = name if name[:1].isalpha() else f"model_{name}"
     try:
-        weights = Weights()
+        weights = Weights(precision=precision)
         parts = TASKS[run.recipe.task](pipeline, weights)
         contents = assembled(parts, weights, name, embed=embed)
     except (Untraceable, ValueError) as reason:
         raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
     card = run.path / "README.md"
     text = card.read_text("utf-8", "replace") if card.is_file() else ""
-    contents["README.md"] = _readme(run, name, parts.usage, text, embed).encode()
+    notes = [measured(run, pipeline, contents, name, precision)] if precision != F32 else []
+    contents["README.md"] = _readme(run, name, parts.usage, text, embed, notes).encode()
     with new_directory(out, contents):
         for file, content in contents.items():
             (out / file).write_bytes(content)
     size = sum(map(len, contents.values()))
-    return [f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
+    return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
 
 
-def written(model: LanguageModel, tokenizer: Tokenizer, name: str, *, embed: bool = False) -> dict[str, bytes]:
+def written(
+    model: LanguageModel, tokenizer: Tokenizer, name: str, *, embed: bool = False, precision: str = F32
+) -> dict[str, bytes]:
     """The files of a language model, as `assembled` gives them. Raises `Untraceable` for layers whose step cannot be
     printed, and `ValueError` for a tokenizer that cannot.
     """
-    weights = Weights()
+    weights = Weights(precision=precision)
     return assembled(language_parts(model, tokenizer, weights), weights, name, embed=embed)
 
 
 def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
     """The files of a model, without README.md, by their names, which begin with `name`."""
     numbers = weights.whole()
-    constants = parts.constants | {"WORDS": len(numbers), "IS_EMBEDDED": int(embed)}
+    constants = parts.constants | {"WORDS": len(numbers), "IS_EMBEDDED": int(embed), "PRECISION": PRECISIONS[weights.precision]}
     define = [f"#define {key} {value}" for key, value in constants.items()]
     define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})\n")
     about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
@@ -131,7 +139,7 @@ def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights)
 
 
 TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
-    "language-modeling": lambda pipeline, weights: language_parts(pipeline.model, pipeline.tokenizer, weights),
+    LANGUAGE: lambda pipeline, weights: language_parts(pipeline.model, pipeline.tokenizer, weights),
     "classification": classifier_parts,
     "labeling": tagger_parts,
 }
@@ -161,7 +169,7 @@ def _constants(model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, we
         "START": tokenizer.start_id,
         "HAS_UNKNOWN": int(tokenizer.unknown_id == 0),
         "IS_WORDS": int(isinstance(tokenizer, WordTokenizer)),
-        "AT_VECTORS": weights.add(model.features.weight),
+        "AT_VECTORS": weights.add_rows(model.features.weight),
         "AT_LEAVES": weights.add(step.first),
         "AT_STARTS": weights.add(starts),
         "AT_TEXTS": weights.add(b"".join(symbols) + b"\0"),
@@ -217,7 +225,7 @@ def _embedded(numbers: NDArray[np.uint32]) -> str:
     return "static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n"
 
 
-def _readme(run: RunDirectory, name: str, usage: str, card: str, embed: bool) -> str:
+def _readme(run: RunDirectory, name: str, usage: str, card: str, embed: bool, notes: list[str]) -> str:
     license = _CARD.search(card)
     named = license[1] if license else "not named in the card of the run; ask who made it before you pass it on"
     return f"""# {name}
@@ -229,7 +237,7 @@ compiler for C11 and its mathematics library, and nothing else. `{name}.h` says 
 {usage.replace("NAME", name)}
 {"The weights are inside of `{name}.c`." if embed else WEIGHTS.format(name)}
 
-License of the model: {named}.
+{"".join(f"{note}{chr(10) * 2}" for note in notes)}License of the model: {named}.
 
 {"The card of the run follows." if card else "The run has no card."}
 

@@ -1,0 +1,150 @@
+"""Matrices in fewer bits: the numbers that C reads are those that were stored, and the nats stay."""
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.exchange.c import precision as precisions
+from ensue.exchange.c.precision import PRECISIONS, stored
+from ensue.exchange.c.writing import piece, written
+from exchange.c.carried import COMPILERS, Carried, library, put
+from exchange.c.models import MIXED, pipeline
+from kept_runs.make import unpacked
+from language_pipelines import TEXT
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+HARNESS = """
+void product(int64_t n, int64_t k, const float *a, const void *m, float *c) { multiply(1, n, k, a, k, m, c, n); }
+void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
+    read_row(table, rows, width, row, 3, to);
+}
+"""
+
+
+def twin(matrix: np.ndarray, precision: str, axis: int) -> np.ndarray:
+    """The numbers that are left."""
+    if precision != "int8":
+        return matrix.astype({"f32": np.float32, "f16": np.float16}[precision]).astype(np.float32)
+    found = np.zeros_like(matrix)
+    for line, to in zip(np.moveaxis(matrix, axis, -1), np.moveaxis(found, axis, -1), strict=True):
+        factor = np.float32(abs(line).max() / 127) or np.float32(1)
+        to[:] = np.rint(line / factor) * factor
+    return found
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_product_and_a_row_are_of_the_numbers_that_are_left(precision: str, tmp_path: Path) -> None:
+    head = f"#include <stdint.h>\n#include <stddef.h>\n#define PRECISION {PRECISIONS[precision]}"
+    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "products.h")]
+    (tmp_path / "products.c").write_text("\n".join([head, *parts, HARNESS]))
+    pieces = library(tmp_path, "-Wno-missing-prototypes", "products.c")
+    rng = np.random.default_rng(0)
+    for k, n in ((1, 1), (7, 3), (8, 16), (29, 50), (64, 5)):
+        matrix = (rng.normal(size=(k, n)) * 10.0 ** rng.integers(-7, 3, (k, n))).astype(np.float32)
+        matrix[:, 0] = 0
+        a, c = rng.normal(size=k).astype(np.float32), np.empty(n, np.float32)
+        given = [x.ctypes.data_as(ctypes.c_void_p) for x in (a, c)]
+        size = ctypes.c_int64
+        pieces.product(size(n), size(k), given[0], stored(torch.from_numpy(matrix), precision, 0), given[1])
+        expected, most = a.astype(np.float64) @ twin(matrix, precision, 0), abs(a) @ abs(matrix)
+        assert (abs(c - expected) <= 1e-6 * most + 1e-12).all()
+        rounding = {
+            "f32": 0,
+            "f16": most / 2**11 + abs(a).sum() / 2**25,
+            "int8": abs(a).sum() * abs(matrix).max(0) / 254,
+        }
+        assert (abs(a @ matrix - expected) <= 1.01 * rounding[precision] + 1e-6 * most).all()
+        table = stored(torch.from_numpy(matrix), precision, 1)
+        for row in range(k):
+            pieces.row(table, ctypes.c_size_t(k), ctypes.c_size_t(n), ctypes.c_size_t(row), given[1])
+            np.testing.assert_allclose(c, 3 * twin(matrix, precision, 1)[row], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("precision", "number"), [("f16", 7e4), ("int8", float("nan")), ("f16", float("inf"))])
+def test_numbers_that_do_not_fit_are_refused(precision: str, number: float) -> None:
+    with pytest.raises(ValueError, match=f"too large for {precision}"):
+        stored(torch.tensor([[1.0, number]]), precision, 0)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("precision", ["f16", "int8"])
+def test_texts_are_read_alike_with_a_smaller_file(precision: str, tmp_path: Path) -> None:
+    model = pipeline("simple")
+    folder = put(written(model.model, model.tokenizer, "sea", precision=precision), tmp_path)
+    found = Carried(folder, "sea").read(MIXED.encode())
+    assert [token.id for token in found] == model.tokenizer.encode(MIXED).tolist()
+    nats = np.array([score.nats for score in model.score(MIXED)])
+    differences = abs(np.array([token.nats for token in found]) - nats)
+    assert 0 < differences.max() < 0.1 * nats.mean()  # of a model whose numbers are far from gentle
+    whole = written(model.model, model.tokenizer, "sea")["sea.weights"]
+    assert len((folder / "sea.weights").read_bytes()) < 0.9 * len(whole)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    unpacked("char-lstm", tmp_path)
+    (tmp_path / "book.txt").write_text(TEXT * 100, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "char-lstm"
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_changes_is_measured_and_said(run: Path, tmp_path: Path) -> None:
+    note, _ = ensue.export_run(run, tmp_path / "sea", "c", precision="int8", embed=True)
+    found = re.fullmatch(
+        r"The matrices are int8\. The first ([\d,]+) characters of the validation text have ([\d.]+) nats per token, "
+        r"and ([\d.]+) with numbers of 32 bits \(([-+][\d.]+)%\)\.",
+        note,
+    )
+    assert found is not None
+    assert note in (tmp_path / "sea" / "README.md").read_text(encoding="utf-8")
+    count, fewer, before, change = (float(number.replace(",", "")) for number in found.groups())
+    held_out = (TEXT * 100)[int(len(TEXT) * 90) :]
+    assert count == len(held_out)
+    assert change == pytest.approx(100 * (fewer / before - 1), abs=0.02)
+    assert abs(change) < 0.5
+    assert before == pytest.approx(np.mean([score.nats for score in ensue.load(run).score(held_out)]), abs=1e-4)
+
+
+def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(out: str) -> str:
+        return ensue.export_run(run, tmp_path / out, "c", precision="f16")[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(precisions, "compiler", lambda: None)
+        assert note("a") == "The matrices are f16. What that changes was not measured: there is no C compiler."
+        patch.setattr(precisions, "compiler", lambda: ("false",))
+        assert note("b") == "The matrices are f16. What that changes was not measured: the C compiler failed."
+        patch.setattr(precisions, "compiler", lambda: ("no-such-compiler",))
+        assert note("c") == "The matrices are f16. What that changes was not measured: the C compiler failed."
+    Path("book.txt").unlink()
+    assert note("d") == "The matrices are f16. What that changes was not measured: there is no validation text."
+
+
+def test_other_tasks_are_refused(tmp_path: Path) -> None:
+    unpacked("classify-bag", tmp_path)
+    with pytest.raises(EnsueError, match=r"a classifier; precision is for language models"):
+        ensue.export_run(tmp_path / "classify-bag", tmp_path / "out", "c", precision="int8")
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("onnx", {"precision": "f16"}, "precision is for the format c"),
+        ("c", {"precision": "f8"}, 'no precision "f8"; expected one of f32, f16, int8'),
+    ],
+)
+def test_a_precision_that_is_not_there_is_refused(format: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(EnsueError, match=re.escape(message)):
+        ensue.export_run("run", "out", format, **options)
