@@ -131,8 +131,15 @@ def tagged(model: Any, program: str, text: str, path: Path) -> None:
 def read_and_written(model: Any, run: str, program: str, text: str, folder: Path) -> None:
     """Tokens of a text at hand, written ones, and ones that are read one by one."""
     ids = model.tokenizer.encode(text)
+    fewer = {precision: folder / precision / precision for precision in ("f16", "int8")}
+    for precision, path in fewer.items():
+        note, _ = ensue.export_run(run, path.parent, "c", precision=precision)
+        print(f"{note} weights {path.with_suffix('.weights').stat().st_size / 1024:,.0f} KiB")
+        subprocess.run(["make", "-s"], cwd=path.parent, check=True)
     works: dict[str, Callable[[], float]] = {
         "C": lambda: child([program], text.encode()),
+        "C, f16": lambda: child([str(fewer["f16"])], text.encode()),
+        "C, int8": lambda: child([str(fewer["int8"])], text.encode()),
         "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
     }
     in_turns("tokens scored", len(ids), works)

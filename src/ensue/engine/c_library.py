@@ -62,7 +62,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
     if command is None:
         return None
     numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
-    options = [*command, *_flags(), *numbers]
+    options = [*command, *compiler_flags(), *numbers]
     here = Path(__file__).parent
     whole = "\n".join([*((here / name).read_text(encoding="utf-8") for name in HEADERS), text])
     key = hashlib.sha256("\0".join([whole, *options, _machine()]).encode()).hexdigest()[:32]
@@ -77,7 +77,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
 def fingerprint() -> str:
     """A digest of what decides how fast compiled steps are: the engine's files, the compiler, its options."""
     files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".h", ".c"))
-    parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *_flags()]
+    parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *compiler_flags()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -125,10 +125,10 @@ def _compiled(text: str, options: list[str]) -> bytes:
         path.unlink(missing_ok=True)
 
 
-def _flags() -> list[str]:
-    """gcc prefers vectors of 256 bits even where there are longer ones. Apple's clang knows an ARM by `-mcpu` alone.
+def compiler_flags() -> list[str]:
+    """The options; `$ENSUE_CFLAGS` has the last word.
 
-    `$ENSUE_CFLAGS` has the last word.
+    gcc prefers vectors of 256 bits even where there are longer ones. Apple's clang knows an ARM by `-mcpu` alone.
     """
     width = ["-mprefer-vector-width=512"] if "avx512f" in features() else []
     is_apple = (platform.system(), platform.machine()) == ("Darwin", "arm64")

@@ -201,6 +201,16 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         said(text)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path: Path) -> None:
+    """With them gcc's own C evaluates by method 16, which the program took for wider floats."""
+    model = pipeline("bytes")
+    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
+    options = ["-std=gnu11", "-march=sapphirerapids", "-shared", "-fPIC"]
+    compiled(folder, "-o", "sea.so", "sea.c", compiler=compiler, options=options)
+
+
 class Leaky(Recurrent):
     """A cell of a guest: a leaky sum with a gate, and a state that begins elsewhere than at 0."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.engine.c_library import compiler
+from ensue.engine.c_library import compiler, compiler_flags
 from ensue.errors import DataError
 from ensue.runs.directory import RunDirectory
 
@@ -48,11 +48,14 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
     if command is None or not text:
         why = "there is no validation text" if command else "there is no C compiler"
         return f"{here}What that changes was not measured: {why}."
-    options = ["-std=c11", "-O2", "-fno-math-errno", "-ffp-contract=fast", "-o", "program"]
+    options = [flag for flag in compiler_flags() if flag not in ("-shared", "-fPIC")]
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():
             Path(folder, file).write_bytes(content)
-        compiling, program = [*command, *options, "example.c", f"{name}.c", "-lm"], str(Path(folder, "program"))
+        compiling, program = (
+            [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"],
+            str(Path(folder, "program")),
+        )
         try:
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
             found = subprocess.run([program], input=text.encode(), capture_output=True, check=True).stdout
@@ -62,7 +65,7 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
     before = np.mean([token.nats for token in pipeline.score(text)])
     return (
         f"{here}The first {len(text):,} characters of the validation text have {fewer:.4f} nats per token, and "
-        f"{before:.4f} with numbers of 32 bits ({fewer / before - 1:+.2%})."
+        f"{before:.4f} with numbers of 32 bits ({round(fewer / before - 1, 4) + 0:+.2%})."
     )
 
 
