@@ -87,7 +87,11 @@ def written(
 def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
     """The files of a model, without README.md, by their names, which begin with `name`."""
     numbers = weights.whole()
-    constants = parts.constants | {"WORDS": len(numbers), "IS_EMBEDDED": int(embed), "PRECISION": PRECISIONS[weights.precision]}
+    constants = parts.constants | {
+        "WORDS": len(numbers),
+        "IS_EMBEDDED": int(embed),
+        "PRECISION": PRECISIONS[weights.precision],
+    }
     define = [f"#define {key} {value}" for key, value in constants.items()]
     define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})\n")
     about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
