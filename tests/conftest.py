@@ -237,6 +237,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """pytest looks for garbage twice at its end: what the first time leaves need not be looked at again."""
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Says what the tests took of the processor, workers and other processes too: a clock hears the neighbors.
 

@@ -23,8 +23,8 @@ from training.tiny import some_slow
 from training.tiny_texts import without_pictures
 
 
-class WithoutFloat64(TorchDispatchMode):
-    """Refuses float64 that is made on the device."""
+class Refusing:
+    """Beside the class of the mode, in which torch would wrap the method: the wrapper imports torch's compiler."""
 
     def __torch_dispatch__(self, operation: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -33,6 +33,10 @@ class WithoutFloat64(TorchDispatchMode):
         is_made = any(map(is_wide, tree_leaves(result))) and not any(map(is_wide, given))
         assert not is_made or called_by_exact(), f"{operation} makes float64 on the device"
         return result
+
+
+class WithoutFloat64(Refusing, TorchDispatchMode):
+    """Refuses float64 that is made on the device."""
 
 
 def is_wide(value: object) -> bool:

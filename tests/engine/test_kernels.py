@@ -136,11 +136,11 @@ def compiled(tmp_path_factory: pytest.TempPathFactory, kept_folder: Callable[[st
 
 @pytest.fixture(scope="module")
 def build(compiled: Compile, pytestconfig: pytest.Config) -> Build:
-    """By default one kind has the options of users, the others those with which compiling takes a third of the time."""
+    """By default with options with which compiling takes a third of the time; the slow tests have those of users."""
 
     @cache
     def kernels(kind: str) -> Kernels:
-        quickly = [] if is_thorough(pytestconfig) or kind == "float" else [QUICKLY_COMPILED]
+        quickly = [] if is_thorough(pytestconfig) else [QUICKLY_COMPILED]
         loaded = ctypes.CDLL(str(compiled(kind, *quickly, *TARGET)))
         return Kernels(loaded, FLOATS.get(kind, np.float32), bool(loaded.in_bf16()))
 

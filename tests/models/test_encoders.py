@@ -43,6 +43,7 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
+from ensue.training.muon import AdamW
 from layer_tables import layers
 from models import ENCODERS, REPRESENTATIVE, one_way, reader, some_slow
 
@@ -209,7 +210,7 @@ def test_a_language_model_learns_and_is_read_back(name: str) -> None:
     torch.manual_seed(0)
     model = build_language_model(**specification, vocabulary_size=7)
     ids = torch.randint(7, (3, 9), generator=torch.Generator().manual_seed(2))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = AdamW(model.parameters(), lr=0.01)
     losses = []
     for _ in range(3):
         loss, _ = model.loss(ids[:, :-1], ids[:, 1:])

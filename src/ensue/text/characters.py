@@ -36,10 +36,10 @@ class CharacterTokenizer(VocabularyTokenizer):
         cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
     ) -> Self:
         """The characters of `chunks` that occur `min_count` times; `max_size` counts `<unk>` too."""
-        totals = np.zeros(CODE_POINTS, np.int64)
+        totals = np.zeros(0, np.int64)
         for chunk in chunks:
-            counts = np.bincount(code_points(chunk.lower() if lowercase else chunk))
-            totals[: len(counts)] += counts
+            counts = np.bincount(code_points(chunk.lower() if lowercase else chunk), minlength=len(totals))
+            totals = counts + np.pad(totals, (0, len(counts) - len(totals)))
         totals[FIRST_SURROGATE:AFTER_SURROGATES] = 0  # a surrogate is half of a character
         seen = {chr(point): int(totals[point]) for point in np.flatnonzero(totals)}
         kept = most_frequent(seen, min_count=min_count, limit=None if max_size is None else max_size - 1)
