@@ -179,7 +179,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
     Path("wrong.tsv").write_text("label\ttext\nnone\ta b\nnone\tc d\n")
     own = shutil.copytree(runs / "topics", "own")
     cases: list[tuple[list[object], str]] = [
-        (["classify-bag", "--train", "data.tsv"], "expected teachers and the recipe of the student"),
+        (["classify-bag", "--train", "data.tsv"], "Missing argument"),
         ([runs / "topics", "tag-lstm", "--train", "data.tsv"], "a student is a classifier of texts; the recipe is"),
         ([runs / "names", "classify-bag", "--train", "data.tsv"], "the model is a tagger"),
         ([runs / "several", "classify-bag", "--train", "data.tsv"], "gives a text several labels"),

@@ -104,12 +104,9 @@ def train(
 def distill(
     teachers: Annotated[
         list[str],
-        typer.Argument(
-            help="Runs of classifiers, or files of answers (predict --json), and last the recipe of the student.",
-            metavar="TEACHER ... RECIPE",
-            show_default=False,
-        ),
+        typer.Argument(help="Runs of classifiers, or files of answers (predict --json).", show_default=False),
     ],
+    recipe: Annotated[str, typer.Argument(help="The student's recipe: a name or a TOML file.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it.", show_default=False)],
     train: Annotated[str, typer.Option("--train", help="Texts with labels: a file, a folder or a glob.")] = "",
     pool: Annotated[str, typer.Option(help="Texts without labels: a file, a folder or a glob.")] = "",
@@ -129,10 +126,9 @@ def distill(
     threads: ThreadsOption = None,
 ) -> None:
     """Train a small classifier on what larger ones say. Go on with: ensue train --resume --out OUT"""
-    *given, name = teachers
-    recipe = recipe_of(name, settings or [], train=train, valid=valid, test=test)
+    chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     lessons = {"pool": pool, "gold": gold, "temperature": temperature}
-    _learn(given, recipe, out, lessons, overwrite=overwrite, device=device, threads=threads)
+    _learn(teachers, chosen, out, lessons, overwrite=overwrite, device=device, threads=threads)
 
 
 def begin(
