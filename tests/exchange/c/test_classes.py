@@ -61,33 +61,38 @@ Texts = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join) | st.text(ma
 
 def classifier(
     *, multiple: bool = False, pair: bool = False, features: dict[str, Any] | None = None, kept: bool = True,
-    data: dict[str, Any] | None = None, ngrams: int = 3, labels: int = 3,
+    data: dict[str, Any] | None = None, ngrams: int = 3, labels: int = 3, model: dict[str, Any] | None = None,
+    head: dict[str, Any] | None = None,
 ) -> ClassificationPipeline:  # fmt: skip
-    """An untrained bag, most rows of which say nothing, and whose few buckets are shared."""
+    """An untrained model. Most rows of its bag say nothing, and its few buckets are shared."""
     given = {"d_words": 0, **(features or {})}
-    table = document("classification", given, {"kind": "none"}, {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97})
+    given_head = {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97, **(head or {})}
+    table = document("classification", given, model or {"kind": "none"}, given_head)
     recipe = validate_recipe(table | {"data": {"train": "x", **(data or {})}}, where="small")
     assert isinstance(recipe, ClassificationRecipe)
     how = {key: given[key] for key in ("lowercase", "fold_digits") if key in given}
-    lexicon = Lexicon.train(dict.fromkeys(WORDS, 2), **how)
+    lexicon = Lexicon.train(
+        dict.fromkeys(WORDS, 5), characters="characters" in given, longest_affix=given.get("affixes", 0),
+        shapes="d_shape" in given, **how,
+    )  # fmt: skip
     names = ["good", "b\u00e4d", *(f"label-{k}" for k in range(labels))][:labels]
     classes = Classes(names, multiple=multiple, threshold=0.4, temperature=1.7)
     torch.manual_seed(1)
-    model = build_classifier(
+    built = build_classifier(
         recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=lexicon,
-        num_labels=labels, pair=pair, multiple=multiple,
+        num_labels=labels, pair=pair, multiple=multiple, segment=recipe.data.segment_tokens,
     )  # fmt: skip
-    if kept:
-        shares = torch.rand(2, model.bag.num_rows)
+    if built.bag is not None and kept:
+        shares = torch.rand(2, built.bag.num_rows)
         shares[0, 0] = 0  # what is unknown says nothing
-        model.bag.weigh(shares[0] * (shares[1] < 0.6))
-        model.bag.keep_weighed()
+        built.bag.weigh(shares[0] * (shares[1] < 0.6))
+        built.bag.keep_weighed()
     with torch.no_grad():
-        for parameter in model.bag.parameters():
+        for parameter in built.parameters():
             if parameter.requires_grad:
-                parameter.normal_()
-    model.temperature = classes.temperature
-    return ClassificationPipeline(model, lexicon, classes, recipe=recipe)
+                parameter.normal_(std=0.6)
+    built.temperature = classes.temperature
+    return ClassificationPipeline(built, lexicon, classes, recipe=recipe)
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -95,8 +100,24 @@ KINDS: dict[str, dict[str, Any]] = {
     "all_rows": {"kept": False, "features": {"lowercase": False, "fold_digits": False}, "ngrams": 1},
     "several": {"multiple": True, "data": {"splitter": "treebank"}, "labels": 5},
     "pair": {"pair": True, "data": {"max_tokens": 5, "keep": "both"}},
+    "both_ways": {
+        "model": {"kind": "lstm", "d_model": 6, "num_layers": 2},
+        "features": {"d_words": 7, "affixes": 2, "d_affix": 3},
+        "head": {"pooling": ["last", "first", "mean", "max", "attention"], "ngrams": 2},
+        "data": {"splitter": "treebank"},
+    },
+    "pair_of_layers": {
+        "pair": True, "ngrams": 0, "model": {"kind": "gru", "d_model": 5, "merge": "sum"},
+        "features": {"d_words": 4, "characters": "lstm", "d_character": 3, "d_characters": 6, "d_shape": 2},
+        "head": {"pooling": ["max", "attention"], "d_hidden": 9, "activation": "tanh"},
+    },
+    "segments": {
+        "model": {"kind": "lstm", "d_model": 5, "bidirectional": False}, "multiple": True,
+        "data": {"segment_tokens": 3}, "head": {"pooling": ["last"], "d_hidden": 33},
+        "features": {"characters": "cnn", "d_character": 3, "d_characters": 6},
+    },
     "end": {"data": {"max_tokens": 4, "keep": "end", "splitter": "whitespace"}, "labels": 1},
-}
+}  # fmt: skip
 
 
 class CText(ctypes.Structure):
@@ -125,7 +146,7 @@ class CarriedClassifier:
 
     def classified(self, *texts: bytes, short: int = 0) -> tuple[int, list[float]]:
         """The code, and the probabilities."""
-        size = self.call("memory", ctypes.c_size_t(sum(map(len, texts)))) - short
+        size = short or self.call("memory", ctypes.c_size_t(4 * sum(map(len, texts))))
         memory, found = ctypes.create_string_buffer(size), (ctypes.c_float * self.count)()
         given = (CText * len(texts))(*(CText(text, len(text)) for text in texts))
         return self.call("classify", self.model, memory, ctypes.c_size_t(size), given, found), list(found)
@@ -201,7 +222,9 @@ def test_threads_share_a_model(both: Any) -> None:
 def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None:
     _, carried = both
     texts = [b"the sea"] * carried.texts
-    assert carried.classified(*texts, short=1)[0] == TOO_LONG
+    assert carried.classified(*texts, short=900)[0] == TOO_LONG
+    least = carried.call("memory", ctypes.c_size_t(7 * carried.texts))
+    assert carried.classified(*texts, short=least)[0] == 2 * carried.texts
     assert carried.call("memory", ctypes.c_size_t(2**64 - 1)) == 0
     null = (CText * 2)(CText(None, 3), CText(None, 0))
     memory, size, found = ctypes.create_string_buffer(9999), ctypes.c_size_t(9999), (ctypes.c_float * carried.count)()
@@ -279,7 +302,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
 
 
 def test_what_cannot_be_printed_is_refused() -> None:
-    pipeline = classifier()
-    pipeline.model.head = torch.nn.Linear(2, 3)
-    with pytest.raises(ValueError, match="it has layers"):
+    attention = {"kind": "transformer", "d_model": 4, "num_heads": 2}
+    pipeline = classifier(model=attention, features={"d_words": 4}, head={"pooling": ["mean"]})
+    with pytest.raises(ValueError, match="its layers are not recurrent"):
         classifier_parts(pipeline, Weights())

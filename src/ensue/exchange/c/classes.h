@@ -6,7 +6,7 @@ typedef struct {
     uint64_t *sums;
     span *words;
     choice *choices;
-    uint32_t *points, *letters, *rows;
+    uint32_t *points, *places, *letters, *rows;
 } work;
 
 /* Puts the parts of the memory behind each other, and returns how many bytes they are; of no memory, this alone. */
@@ -15,23 +15,24 @@ static size_t placed(work *of, char *memory, size_t bytes) {
     of->bytes = bytes;
 #define PLACE(part, count) of->part = memory ? (void *)(memory + at) : NULL, at += ((count) * sizeof *of->part + 15) / 16 * 16
     PLACE(scores, NAME_LABELS);
-    PLACE(keys, bytes);
-    PLACE(sums, bytes);
+    PLACE(keys, NGRAMS ? bytes : 0);
+    PLACE(sums, NGRAMS ? bytes : 0);
     PLACE(words, bytes);
     PLACE(choices, bytes + EXPRESSION_ROOM);
     PLACE(points, bytes);
+    PLACE(places, bytes + 1);
     PLACE(letters, SPLITS_MARKS ? bytes : 0);
     PLACE(rows, NGRAMS * bytes);
 #undef PLACE
     return at;
 }
 
-enum { MOST_BYTES = 1 << 28, MOST_BYTE_COST = 8 + 8 + 8 + 12 + 4 + 4 + 4 * NGRAMS };
+enum { MOST_BYTES = 1 << 28, MOST_BYTE_COST = 64 + 4 * NGRAMS, BYTES_OF_WORD = 4 };
 
 size_t NAME_memory(size_t bytes) {
     work of;
-    if (bytes > MOST_BYTES || bytes > (SIZE_MAX >> 1) / MOST_BYTE_COST) return 0;
-    return placed(&of, NULL, bytes);
+    if (bytes > MOST_BYTES || bytes > (SIZE_MAX >> 2) / (MOST_BYTE_COST + WORD_COST)) return 0;
+    return placed(&of, NULL, bytes) + layers_room(bytes / BYTES_OF_WORD + 1);
 }
 
 const char *NAME_label(const NAME_model *model, uint32_t label) {
@@ -39,50 +40,36 @@ const char *NAME_label(const NAME_model *model, uint32_t label) {
     return (const char *)words32(model, AT_LABELS) + words32(model, AT_LABEL_STARTS)[label];
 }
 
-static uint32_t decoded(const NAME_text *text, uint32_t *points) {
-    utf8 in = {0, 0, 0, 0, 0};
-    uint32_t count = 0, found[2];
-    int lengths[2];
-    for (size_t k = 0; k < text->size; k++) {
-        uint8_t byte = (uint8_t)text->bytes[k];
-        if (byte < 0x80 && !in.missing) points[count++] = byte;
-        else for (int c = 0, n = utf8_feed(&in, byte, found, lengths); c < n; c++) points[count++] = found[c];
-    }
-    if (utf8_end(&in)) points[count++] = REPLACEMENT;
-    return count;
-}
-
-/* Where the words that are read begin: at the start, at the end, or half at each. */
-static uint32_t read_words(const uint32_t *points, uint32_t count, const work *in, int64_t *keys, const NAME_model *model) {
-    uint32_t words = split(points, count, in->letters, in->choices, in->words);
-    uint32_t first = words, skipped = 0;
-    if (MOST_WORDS && words > MOST_WORDS) first = FIRST_WORDS, skipped = words - MOST_WORDS;
-    for (uint32_t k = 0; k + skipped < words; k++) {
-        span word = in->words[k < first ? k : k + skipped];
-        keys[k] = key_of(model, points + word.begin, word.end - word.begin);
-    }
+/* Cuts a text into the words that are read: those at its start, at its end, or half at each. */
+static uint32_t read_words(const NAME_text *text, const work *in) {
+    uint32_t count = utf8_points(text->bytes, text->size, in->points, in->places);
+    uint32_t words = split(in->points, count, in->letters, in->choices, in->words);
+    uint32_t most = MOST_WORDS ? MOST_WORDS : words, skipped = words > most ? words - most : 0;
+    for (uint32_t k = FIRST_WORDS; skipped && k < most; k++) in->words[k] = in->words[k + skipped];
     return words - skipped;
 }
 
 int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME_text *texts,
                   float probabilities[NAME_LABELS]) {
     if (!model || !memory || !texts || !probabilities) return NAME_ARGUMENT;
-    size_t bytes = 0, counts[NAME_TEXTS], found = 0;
+    size_t bytes = 0, counts[NAME_TEXTS];
     for (int k = 0; k < NAME_TEXTS; k++) {
         if (!texts[k].bytes && texts[k].size) return NAME_ARGUMENT;
         if (texts[k].size > MOST_BYTES) return NAME_TOO_LONG;
         bytes += texts[k].size;
     }
-    if (!NAME_memory(bytes) || NAME_memory(bytes) > size) return NAME_TOO_LONG;
     work of;
-    placed(&of, memory, bytes);
+    if (bytes > MOST_BYTES || !NAME_memory(bytes) || placed(&of, NULL, bytes) > size) return NAME_TOO_LONG;
+    size_t begin = placed(&of, memory, bytes), found = 0;
+    memset(of.scores, 0, NAME_LABELS * sizeof *of.scores);
     for (int k = 0; k < NAME_TEXTS; k++) {
-        uint32_t count = decoded(texts + k, of.points);
-        counts[k] = read_words(of.points, count, &of, of.keys + found, model);
-        if (counts[k] > LONGEST_TEXT) return NAME_TOO_LONG;
+        counts[k] = read_words(texts + k, &of);
+        if (counts[k] > LONGEST_TEXT || begin + layers_room(counts[k]) > size) return NAME_TOO_LONG;
+        read_layers(model, (char *)memory + begin, texts[k].bytes, of.places, of.words, counts[k], k);
+        read_keys(model, of.points, of.words, counts[k], of.keys + (NGRAMS ? found : 0));
         found += counts[k];
     }
-    memset(of.scores, 0, NAME_LABELS * sizeof *of.scores);
+    add_layers(model, (char *)memory + begin, of.scores);
     add_bag(model, of.keys, counts, of.sums, of.rows, of.scores);
     double most = -INFINITY, sum = 0;
     for (int k = 0; k < NAME_LABELS; k++) {

@@ -29,13 +29,16 @@ static int answer(const NAME_model *model, void **memory, size_t *room, const ch
         texts[0].size = (size_t)(tab - line);
         texts[NAME_TEXTS - 1] = (NAME_text){tab + 1, (size_t)((second ? second : end) - tab) - 1};
     }
-    if (NAME_memory(size) > *room) {
-        free(*memory);
-        *room = NAME_memory(2 * size) ? NAME_memory(2 * size) : NAME_memory(size);
-        *memory = malloc(*room);
-        if (!*memory) return *room = 0, NAME_MEMORY;
+    int code = NAME_TOO_LONG;
+    for (size_t times = 1; code == NAME_TOO_LONG && times <= 4; times *= 4) {
+        size_t needed = NAME_memory(times * size);
+        if (needed > *room) {
+            free(*memory);
+            *memory = malloc(*room = needed);
+            if (!*memory) return *room = 0, NAME_MEMORY;
+        }
+        if (needed) code = NAME_classify(model, *memory, *room, texts, probabilities);
     }
-    int code = NAME_classify(model, *memory, *room, texts, probabilities);
     if (code < 0) return code;
     if (NAME_TEXTS > 1) fwrite(line, 1, size, stdout), putchar('\t');
     print_labels(model, probabilities, at_least);

@@ -16,7 +16,8 @@ enum {
 /* The name of a label, UTF-8 with a 0 at its end; lives as long as the model. NULL for a number that is none. */
 const char *NAME_label(const NAME_model *model, uint32_t label);
 
-/* The memory for texts of so many bytes together; 0 if they are too long. */
+/* The memory for texts of so many bytes together, 0 if they are too long. With layers, it is for words that have four
+ * bytes with the blank behind them; of shorter ones, that of four times as many bytes is enough. */
 size_t NAME_memory(size_t bytes);
 
 /* Writes the probabilities of all labels. `texts` has NAME_TEXTS texts, `memory` is of `size` bytes. Returns the number

@@ -1,15 +1,28 @@
-"""A classifier of texts, or of pairs of texts, as C: the splitter, the keys of words, and the bag of n-grams."""
+"""A classifier of texts, or of pairs of texts, as C: the bag of n-grams, and layers with a pooling."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import nn
 
-from ensue.exchange.c.expressions import Sets, lowercase, splitter_tables
 from ensue.exchange.c.printing import Parts, Weights, vocabulary
+from ensue.exchange.c.word_layers import Steps, characters, feature_pieces, layer_table, widened
+from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.nn import (
+    AttentionPooling,
+    FirstPooling,
+    LastPooling,
+    MaxPooling,
+    MeanPooling,
+    Pooling,
+    Poolings,
+    SequenceLayer,
+)
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.text.lexicon import Lexicon
 
@@ -25,9 +38,6 @@ def classifier_parts(pipeline: ClassificationPipeline, weights: Weights) -> Part
     model, lexicon, labels, data = pipeline.model, pipeline.reader.lexicon, pipeline.labels, pipeline.recipe.data
     if pipeline.subwords is not None or pipeline.contextual.origins:
         raise ValueError("it reads the layers of another model")
-    if model.head is not None:
-        raise ValueError("it has layers")
-    sets = Sets()
     texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in labels.names]
     longest = pipeline.recipe.most_read
     constants: dict[str, Any] = {
@@ -41,33 +51,70 @@ def classifier_parts(pipeline: ClassificationPipeline, weights: Weights) -> Part
         "AT_LABEL_STARTS": weights.add(np.cumsum([0, *map(len, texts)]).astype(np.uint32)),
         "AT_LABELS": weights.add(b"".join(texts)),
     }
-    letters, splits = lowercase(sets), splitter_tables(pipeline.splitter, sets)
-    known = _keys(lexicon, sets, weights, constants)
-    _bag(model.bag, weights, constants)
-    before = [letters, "unicode.h", "expression.h", splits, "splitting.h", "lexicon.h", known, "keys.h"]
+    pieces = ["utf8.h", *characters(pipeline.splitter)]
+    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights, constants)
+    pieces += [*layers, *_bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)]
     return Parts(
         constants,
-        ["utf8.h", sets.text(), *before, "bag.h", "classes.h"],
+        [*pieces, "classes.h"],
         interface="classes",
         numbers={"LABELS": len(labels), "TEXTS": pipeline.num_texts},
         usage=USAGE,
     )
 
 
-def _keys(lexicon: Lexicon, sets: Sets, weights: Weights, constants: dict[str, Any]) -> str:
-    """The table of known words."""
-    constants |= {
-        "LOWERCASE": int(lexicon.lowercase),
-        "FOLD_DIGITS": int(lexicon.fold_digits),
-        "LONGEST_WORD": max(len(word.encode("utf-8", "surrogatepass")) for word in lexicon.words.symbols),
+def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: dict[str, Any]) -> list[str]:
+    """The pieces that read words, run layers over them, and pool."""
+    assert isinstance(model.pooling, Poolings)
+    steps, layers, head = Steps(weights, 1), cast("SequenceLayer", model.layers), cast("nn.Sequential", model.head)
+    table = layer_table(layers, steps, constants)
+    features = feature_pieces(model.features, lexicon, steps, constants)
+    constants |= {"ROWS": 1, **steps.sizes()}
+    kinds: dict[type[Pooling], int] = {
+        LastPooling: 0,
+        FirstPooling: 1,
+        MeanPooling: 2,
+        MaxPooling: 3,
+        AttentionPooling: 4,
     }
-    sets.name("DIGITS")
-    return vocabulary("KNOWN_WORD", lexicon.words, weights)
+    rows, widest = [], 0
+    for part in model.pooling:
+        numbers = [0] * 5
+        if isinstance(part, LastPooling):
+            numbers[0] = part.d_last
+        if isinstance(part, AttentionPooling):
+            wide = widened(part.linear.weight)
+            widest, places = max(widest, wide.shape[1]), map(weights.add, (wide, part.linear.bias, part.vector.weight))
+            numbers = [0, wide.shape[1], part.d_attention, *places]
+        else:
+            numbers.append(0)
+        rows.append(f"{{{kinds[type(part)]}, {', '.join(map(str, numbers))}}}")
+    _, *hidden, last = cast("Iterable[Any]", head)
+    constants |= {
+        "D_POOLED": model.pooling.d_out, "WIDE_ATTENTION": widest, "D_HIDDEN": 0, "WIDE_HIDDEN": 0, "AT_HIDDEN": 0,
+        "AT_HIDDEN_BIAS": 0, "IS_TANH": int(any(isinstance(part, nn.Tanh) for part in hidden)),
+        "AT_LAST": weights.add(widened(last.weight)), "AT_LAST_BIAS": weights.add(last.bias),
+        "WIDE_LABELS": widened(last.weight).shape[1],
+    }  # fmt: skip
+    for linear in hidden[:1]:
+        wide = widened(linear.weight)
+        constants |= {"D_HIDDEN": linear.out_features, "WIDE_HIDDEN": wide.shape[1]}
+        constants |= {"AT_HIDDEN": weights.add(wide), "AT_HIDDEN_BIAS": weights.add(linear.bias)}
+    poolings = f"static const pooling POOLINGS[] = {{{', '.join(rows)}}};\n"
+    steps_and_table = [*(step.text for step in steps.steps), table]
+    return ["rows.h", "layers.h", *steps_and_table, *features, "pooling.h", poolings, "text_layers.h"]
 
 
 @torch.no_grad()
-def _bag(bag: NgramBag, weights: Weights, constants: dict[str, Any]) -> None:
-    """The rows that are kept: their bits, 32 with the number of those before them, and what they say."""
+def _bag(
+    bag: NgramBag | None, lexicon: Lexicon, weights: Weights, constants: dict[str, Any], *, has_words: bool
+) -> list[str]:
+    """The pieces of the n-grams: the table of known words, if no feature has it, and the rows that are kept, as bits,
+    32 with the number of those before them.
+    """
+    if bag is None:
+        constants["NGRAMS"] = 0
+        return ["no_bag.h"]
     if bag.num_rows >= _LARGEST:
         raise ValueError(f"its n-grams have {bag.num_rows:,} rows")
     places = np.arange(bag.num_rows) if bag.place is None else bag.place.numpy()
@@ -79,6 +126,9 @@ def _bag(bag: NgramBag, weights: Weights, constants: dict[str, Any]) -> None:
     packed = np.packbits(bits, bitorder="little").view("<u4")
     before = np.cumsum([0, *bits.reshape(-1, 32).sum(1, dtype=np.uint32)])[:-1]
     constants |= {
+        "LOWERCASE": int(lexicon.lowercase),
+        "FOLD_DIGITS": int(lexicon.fold_digits),
+        "LONGEST_WORD": max(len(word.encode("utf-8", "surrogatepass")) for word in lexicon.words.symbols),
         "NGRAMS": bag.longest,
         "BUCKETS": bag.buckets,
         "AT_KEPT": weights.add(np.stack([packed, before.astype(np.uint32)], axis=1)),
@@ -87,3 +137,4 @@ def _bag(bag: NgramBag, weights: Weights, constants: dict[str, Any]) -> None:
     }
     if isinstance(bag, PairBag):
         constants["AT_OVERLAP"] = weights.add(bag.overlap)
+    return [*([] if has_words else [vocabulary("KNOWN_WORD", lexicon.words, weights)]), "keys.h", "bag.h"]

@@ -28,3 +28,7 @@ static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t co
     uint32_t id = size > LONGEST_WORD ? 0 : number_of(model, &KNOWN_WORD, bytes, size);
     return id ? (int64_t)id : -1 - (int64_t)~sum;
 }
+
+static void read_keys(const NAME_model *model, const uint32_t *points, const span *words, size_t count, int64_t *keys) {
+    for (size_t k = 0; k < count; k++) keys[k] = key_of(model, points + words[k].begin, words[k].end - words[k].begin);
+}

@@ -64,3 +64,22 @@ UNUSED static int utf8_write(uint32_t point, uint8_t to[4]) {
     return to[0] = (uint8_t)(0xF0 | point >> 18), to[1] = (uint8_t)(0x80 | (point >> 12 & 63)),
            to[2] = (uint8_t)(0x80 | (point >> 6 & 63)), to[3] = (uint8_t)(0x80 | (point & 63)), 4;
 }
+
+/* The characters of a text, and where each begins; behind them where the text ends. `places` may be NULL. */
+UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *points, uint32_t *places) {
+    utf8 decoder = {0, 0, 0, 0, 0};
+    uint32_t count = 0, found[2];
+    int lengths[2];
+    for (size_t k = 0; k <= size; k++) {
+        int characters = k < size ? utf8_feed(&decoder, (uint8_t)text[k], found, lengths) : 0;
+        int rest = k < size ? 0 : utf8_end(&decoder);
+        if (rest) found[0] = REPLACEMENT, lengths[0] = rest, characters = 1;
+        for (int c = 0; c < characters; c++) {
+            int broke_off = c == 0 && (rest || characters == 2 || decoder.missing); /* it ended before */
+            if (places) places[count] = (uint32_t)(k + !broke_off) - (uint32_t)lengths[c];
+            points[count++] = found[c];
+        }
+    }
+    if (places) places[count] = (uint32_t)size;
+    return count;
+}

@@ -28,7 +28,7 @@ from ensue.version import VERSION
 
 CAN = (
     "C has language models with recurrent layers whose tokens are characters, bytes or words, taggers of words "
-    "with such layers, and classifiers of texts by n-grams"
+    "with such layers, and classifiers of texts with such layers or by n-grams"
 )
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
