@@ -1,18 +1,21 @@
 """Files of word vectors as runs: fastText's models with words that are not in them, word2vec, GloVe; and bad ones."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 import ensue
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.exchange.importing import import_run
 from ensue.recipe import read_recipe
 from ensue.training.run import begin_job
 
+from . import published
 from .published import FASTTEXT_ROWS as ROWS
 from .published import FASTTEXT_WORDS as WORDS
 from .published import fasttext_model
@@ -119,3 +122,34 @@ def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
     (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5\n")
     with pytest.raises(EnsueError, match=r"glove\.txt:2: expected a word and 3 numbers, found 2"):
         import_run(tmp_path / "glove.txt", tmp_path / "run", overwrite=True)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
+    """A text has the mean of its pieces, without unknown ones; with a table that pieces share and factors for each."""
+    library, draw = published.wordpiece(), np.random.default_rng(0)
+    published.write(tmp_path, library)
+    size = library.get_vocab_size()
+    tensors = {"embeddings": draw.normal(size=(9 if newer else size, 5)).astype("<f4")}
+    rows = tensors["embeddings"]
+    if newer:
+        tensors |= {"mapping": draw.integers(9, size=size), "weights": draw.normal(size=size)}
+        rows = rows[tensors["mapping"]] * tensors["weights"][:, None]
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": newer}))
+    model, texts = imported(tmp_path, tmp_path), ["The sun, un-done!", "Café ☃ 1,000.5", "the", "##s", "☃", ""]
+    library.no_truncation()
+    library.no_padding()
+    for text, found in zip(texts, model.embed(texts), strict=True):
+        ids = [id for id in library.encode(text, add_special_tokens=False).ids if id != library.token_to_id("[UNK]")]
+        expected = rows[ids].mean(0) if ids else np.zeros(5)
+        expected = expected / max(np.linalg.norm(expected), 1e-9) if newer else expected
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert model.neighbors("The sun", 3)
+    (tmp_path / "tokenizer.json").write_text(wordpiece_of("a b").to_str())
+    with pytest.raises(DataError, match="no vectors of these pieces"):
+        import_run(tmp_path, tmp_path / "other")
+
+
+def wordpiece_of(text: str) -> Any:
+    return published.wordpiece(corpus=[text])

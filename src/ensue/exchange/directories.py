@@ -15,7 +15,8 @@ from ensue.exchange.family import Configuration, Family
 from ensue.exchange.gpt import GPT, GPT2, LLAMA, NEOX
 from ensue.exchange.imported import Imported, recipe_of
 from ensue.exchange.layouts import to_ours
-from ensue.exchange.marian import MARIAN, import_marian
+from ensue.exchange.marian import import_marian
+from ensue.exchange.static_vectors import import_model2vec
 from ensue.exchange.tokenizer_files import read_tokenizer
 from ensue.exchange.weight_files import check_finite, read_json_file, read_json_object, read_weights, weight_files
 from ensue.parsing import shown
@@ -80,9 +81,10 @@ FAMILIES = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "distilbert": DISTILBERT,
     "electra": ELECTRA, "albert": ALBERT, "mpnet": MPNET, "deberta-v2": DEBERTA, "modernbert": MODERNBERT,
     "gpt2": GPT2, "openai-gpt": GPT, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA,
-    "marian": MARIAN,
 }  # fmt: skip
 """The families by `model_type`."""
+OWN = {"marian": import_marian, "model2vec": import_model2vec}
+"""What reads a `model_type` whose directories have other files."""
 OTHERS = ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
 """Decoders with biases, norms or positions of their own, which are not read."""
 MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
@@ -95,9 +97,10 @@ than an eighth is another model's tokenizer.
 def import_directory(directory: Path) -> Imported:
     """A directory with config.json, weights and a tokenizer. Raises DataError for what is missing or not known."""
     config = Configuration(read_json_object(directory / "config.json"), directory / "config.json")
+    kind = config.content.get("model_type", "model2vec" if "embedding_dtype" in config.content else None)
+    if isinstance(kind, str) and kind in OWN:
+        return OWN[kind](directory, config)
     family = _family(config)
-    if family is MARIAN:
-        return import_marian(directory, config)
     files = weight_files(directory)
     tokenizer = read_tokenizer(directory, is_masked=family.is_masked)
     tensors = family.plain(read_weights(files))
@@ -128,7 +131,7 @@ def _family(config: Configuration) -> Family:
     if kind in OTHERS:
         raise DataError(f'model_type "{kind}": ensue has no blocks of this shape', config.path)
     if not isinstance(kind, str) or kind not in FAMILIES:
-        known = ", ".join(FAMILIES)
+        known = ", ".join((*FAMILIES, *OWN))
         raise DataError(
             f"model_type {shown(kind)} is not known{nearest(str(kind), FAMILIES)}; known: {known}", config.path
         )

@@ -1,4 +1,4 @@
-"""Files of word vectors as runs: fastText's models, word2vec's text and binary, GloVe's text."""
+"""Files of word vectors as runs: fastText's models, word2vec's text and binary, GloVe's text, model2vec's tables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from torch import Tensor
 
 from ensue.data.vectors import read_vectors
 from ensue.errors import DataError
+from ensue.exchange.family import Configuration
 from ensue.exchange.fasttext import FastText, is_fasttext, read_fasttext
 from ensue.exchange.imported import Imported, recipe_of
+from ensue.exchange.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.tasks import task_entry
 from ensue.text.character_ngrams import ngram_hashes
+from ensue.text.pieces import library_tokenizer
+from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import UNKNOWN
 from ensue.text.words import LINE_END, WordTokenizer
 
@@ -43,6 +47,39 @@ def _of_rows(path: Path) -> Imported:
     tokenizer, rows = _table(words, vectors)
     table = {"d_words": rows.shape[1]}
     return _imported(path, "a file of word vectors", table, tokenizer, rows, [])
+
+
+def import_model2vec(directory: Path, config: Configuration) -> Imported:
+    """A directory of model2vec (Tulkens & van Dongen 2024): vectors of pieces, whose mean is a text's. Raises DataError
+    for what is missing or does not fit.
+
+    Unknown pieces have no vector. Factors for pieces, and a table that several share, become rows.
+    """
+    files, path = weight_files(directory), directory / "tokenizer.json"
+    tensors, content = read_weights(files), read_json_object(path)
+    try:
+        library = library_tokenizer(content | {"truncation": None, "padding": None})
+        ids, model = library.get_vocab(), content["model"]
+        unknown = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
+        symbols = [symbol for symbol in sorted(ids, key=ids.__getitem__) if symbol not in (unknown, UNKNOWN, LINE_END)]
+        tokenizer = NumberedTokenizer(library, [UNKNOWN, LINE_END, *symbols])
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(f"no tokenizer that can be used: {error}", path) from None
+    places = torch.tensor([ids[symbol] for symbol in symbols])
+    try:
+        table = tensors["embeddings"].float()
+        rows = table[tensors["mapping"].long() if "mapping" in tensors else slice(None)]
+        rows = rows * tensors["weights"].float().view(-1, 1) if "weights" in tensors else rows
+        if rows.dim() != 2 or len(rows) != len(ids):
+            raise IndexError(f"{len(ids):,} pieces, and vectors {tuple(rows.shape)}")
+        rows = torch.cat([rows.new_zeros(2, rows.shape[1]), rows[places]])
+    except (LookupError, RuntimeError) as error:
+        raise DataError(f"no vectors of these pieces ({error})", files[0]) from None
+    check_finite({"embeddings": rows}, files[0])
+    vectors = {"kind": "static", "d_words": rows.shape[1], "unit_length": config.content.get("normalize") is True}
+    recipe = recipe_of({"task": TASK, "tokenizer": {"kind": "published"}, "vectors": vectors}, directory)
+    parts, keys = task_entry(TASK).parts_class(tokenizer), {"vocabulary_size": tokenizer.vocabulary_size}
+    return Imported(directory, tuple(files), "model2vec", recipe, parts, keys, {"vectors": rows})
 
 
 def _is_compressed(path: Path) -> bool:

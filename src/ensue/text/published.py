@@ -89,6 +89,7 @@ class NumberedTokenizer(VocabularyTokenizer):
         super().__init__(symbols)
         if UNKNOWN_WORD not in self.vocabulary.ids:
             raise ValueError(f"the vocabulary has no {UNKNOWN_WORD}")
+        library.encode_special_tokens = True
         self.library, self.unknown_id = library, self.vocabulary.ids[UNKNOWN_WORD]
         self.start_id = self.unknown_id
 
@@ -102,6 +103,10 @@ class NumberedTokenizer(VocabularyTokenizer):
         if start and language:
             found, places = [ids[language[1]], *found], np.concatenate(([language.span(1)], places))
         return np.array(found, np.uint32), places
+
+    def words(self, text: str) -> list[str]:
+        """The pieces of a text that are symbols."""
+        return [self.symbols[id] for id in self.encode(text) if id != self.unknown_id]
 
     def decoder(self) -> Decoder:
         return _SymbolDecoder(self)

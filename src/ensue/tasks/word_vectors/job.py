@@ -26,6 +26,7 @@ from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
 from ensue.tasks.word_vectors.senses import SenseCoder, sense_coder
 from ensue.tasks.word_vectors.task import CountedTask, SampledTask
+from ensue.text.published import NumberedTokenizer
 
 PIECE = 1 << 20
 
@@ -66,6 +67,8 @@ class WordVectorsJob(Job[Any]):
         (origin,) = self.origins
         if origin.run.recipe.task != recipe.task:
             raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")
+        if isinstance(origin.run.parts.tokenizer, NumberedTokenizer):
+            raise RecipeError(f"senses.from: {origin.path} has vectors of pieces; expected those of words")
         vectors = origin.run.model(torch.device("cpu")).of_words().numpy()
         return sense_coder(
             source, origin.run.parts.tokenizer, vectors, recipe.senses,
@@ -106,10 +109,11 @@ class WordVectorsJob(Job[Any]):
         return self.parts.vocabulary_size
 
     def _task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask | CountedTask:
+        tokenizer: Any = self.parts.tokenizer
         table, train, across_lines = self.vectors, self.recipe.train, self.recipe.data.across_lines
         if table.kind == "glove":
             return CountedTask(
-                counted_pairs(self.source, self.parts.tokenizer, window=table.window, across_lines=across_lines),
+                counted_pairs(self.source, tokenizer, window=table.window, across_lines=across_lines),
                 batch_size=train.batch_size, largest_count=table.largest_count, power=table.power,
                 words=len(self.tokens), questions=questions, judged_by=judged_by,
             )  # fmt: skip

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Self
 
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors, StaticVectors
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import DamagedError
 from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.recipe import StaticVectorsTable, WordVectorsRecipe
 from ensue.text.character_ngrams import ngram_hashes
-from ensue.text.tokenizer import Tokenizer
+from ensue.text.published import NumberedTokenizer
 from ensue.text.words import WordTokenizer
 
 
@@ -19,8 +21,14 @@ from ensue.text.words import WordTokenizer
 class WordVectorParts(TokenizerParts):
     """The vocabulary, in a tokenizer."""
 
-    reads: ClassVar[type[Tokenizer]] = WordTokenizer
-    tokenizer: WordTokenizer
+    tokenizer: WordTokenizer | NumberedTokenizer
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        found = super().read(run)
+        if not isinstance(found.tokenizer, WordTokenizer | NumberedTokenizer):
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: a tokenizer of {found.tokenizer.kind} has no words")
+        return found
 
     def commands(self, recipe: WordVectorsRecipe, path: str) -> list[str]:
         return [

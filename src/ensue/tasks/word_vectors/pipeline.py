@@ -28,6 +28,7 @@ from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, u
 from ensue.tasks.vectors.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
+from ensue.text.published import NumberedTokenizer
 from ensue.text.words import WordTokenizer
 
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
@@ -35,9 +36,17 @@ FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
 MOST = 1_000_000
 
 
-def table_of(model: Any, tokenizer: WordTokenizer, table: Any) -> WordTable:
-    """The words of a model with their vectors; with n-grams also those of other words."""
+def table_of(model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: Any) -> WordTable:
+    """The words of a model with their vectors; with n-grams or pieces also those of other words."""
     words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.of_words()[LINE_END + 1 :].numpy()
+    if isinstance(tokenizer, NumberedTokenizer):
+
+        def of_pieces(word: str) -> NDArray[np.float32] | None:
+            ids = tokenizer.encode(word)
+            rows: NDArray[np.float32] = vectors[ids[ids > LINE_END].astype(np.int64) - LINE_END - 1]
+            return rows.mean(0) if len(rows) else None
+
+        return WordTable(words, vectors, of_pieces)
     if model.subwords is None:
         return WordTable(words, vectors)
 
@@ -52,10 +61,12 @@ class WordVectorsPipeline(TextVectors):
     """Word vectors. A text is cut into words as in training, and lowercased if that was."""
 
     def __init__(
-        self, model: Any, tokenizer: WordTokenizer, table: WordTable, *, kind: str = "", run: str | Path | None = None
-    ) -> None:
+        self, model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: WordTable, *, kind: str = "",
+        unit_length: bool = False, run: str | Path | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(model)
         self.tokenizer, self.table, self.kind, self.run = tokenizer, table, kind, run
+        self.unit_length = unit_length
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -63,7 +74,9 @@ class WordVectorsPipeline(TextVectors):
         parts: WordVectorParts = directory.parts
         model, recipe = directory.model(torch.device("cpu")), directory.recipe
         table = table_of(model, parts.tokenizer, recipe.vectors)  # type: ignore[attr-defined]
-        return cls(model, parts.tokenizer, table, kind=recipe.describe(), run=directory.path)
+        unit_length = getattr(recipe.vectors, "unit_length", False)  # type: ignore[attr-defined]
+        what, run = recipe.describe(), directory.path
+        return cls(model, parts.tokenizer, table, kind=what, unit_length=unit_length, run=run)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -84,7 +97,8 @@ class WordVectorsPipeline(TextVectors):
         """
         check_texts(texts, "texts")
         pool = pooling_of(pooling)
-        return np.stack([self._pooled(text, pool) for text in texts]) if len(texts) else self._zeros()[None][:0]
+        found = np.stack([self._pooled(text, pool) for text in texts]) if len(texts) else self._zeros()[None][:0]
+        return unit_vectors(found) if self.unit_length else found
 
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
         """A vector for each word of sentences that are lists of words, (T, d) for each; zeros where there is none."""
@@ -159,6 +173,8 @@ class WordVectorsPipeline(TextVectors):
 
     def words_of(self, text: str) -> list[str]:
         """The words of a text, as in training."""
+        if isinstance(self.tokenizer, NumberedTokenizer):
+            return self.tokenizer.words(text)
         if self._lowered(text) in self.table.places:  # a sense such as bank_2 would be cut
             return [text]
         return [word for word in self.tokenizer.words(text) if word != "\n"]

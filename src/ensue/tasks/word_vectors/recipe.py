@@ -28,6 +28,8 @@ class StaticVectorsTable(Table):
     """Characters of the longest n-gram; 0: vectors of whole words alone."""
     ngram_buckets: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
     """Rows that the n-grams share by their hashes."""
+    unit_length: bool = False
+    """Whether the vector of a text is divided by its length."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -68,8 +70,8 @@ class CountedVectorsTable(Table):
 class WordsTable(TokenizerRecipe):
     """The table `[tokenizer]` of word vectors."""
 
-    kind: Literal["words"] = "words"
-    """The kind of token."""
+    kind: Literal["words", "published"] = "words"
+    """The kind of token; published: the tokenizer of an imported model, which is not trained."""
     min_count: Count = 5
     """Rarer words have no vector, and do not count as context."""
     splitter: Literal["whitespace", "simple"] = "simple"
