@@ -84,7 +84,7 @@ FAMILIES = {
 }  # fmt: skip
 """The families by `model_type`."""
 OWN = {"marian": import_marian, "model2vec": import_model2vec}
-"""What reads a `model_type` whose directories have other files."""
+"""The readers by `model_type`, for directories with other files."""
 OTHERS = ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
 """Decoders with biases, norms or positions of their own, which are not read."""
 MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
