@@ -4,17 +4,20 @@
 
 RUN is a trained recurrent language model and TEXT a text. Or RUN is a classifier or a tagger, and each line of TEXT is
 a text or a sentence. All read the same in turns, on one thread, by processor time; the median of the rounds is shown.
-It needs a C compiler, and of onnxruntime `pip install "ensue[onnx]"`.
+It needs a C compiler; for onnxruntime `pip install "ensue[onnx]"`, and for WebAssembly Node and `pip install
+"ensue[web]"`. The start of Node, and what it compiles, are not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -25,6 +28,21 @@ import torch
 
 import ensue
 
+NODE = """
+import { readFileSync } from "node:fs";
+import { load } from "./model.js";
+const [what, simd, count] = process.argv.slice(2), text = readFileSync(0, "utf-8");
+const model = await load({ simd: simd === "SIMD" });
+const works = {
+  score: () => model.score(text).map(token => `${token.nats.toFixed(4)}\\t${token.text}`).join("\\n"),
+  generate: () => [...model.generate("", { maxTokens: Number(count), seed: 1 })].join(""),
+};
+model.score("The sea was calm. ".repeat(200));
+const before = process.cpuUsage();
+works[what]();
+const { user, system } = process.cpuUsage(before);
+console.log((user + system) / 1e6);
+"""
 ROUNDS, CHARACTERS, TOKENS, TEXTS, SENTENCES = 7, 40_000, 4_000, 20_000, 300
 MOST_IN_PIPE = 1 << 15
 """Bytes that a pipe takes."""
@@ -108,6 +126,12 @@ def classified(model: Any, program: str, text: str) -> None:
     in_turns("texts classified", len(lines), works)
 
 
+def in_node(folder: Path, text: str, *arguments: str) -> float:
+    """The processor seconds of reading or writing in WebAssembly."""
+    command = ["node", "speed.js", *arguments]
+    return float(subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, check=True).stdout)
+
+
 def tagged(model: Any, program: str, text: str, path: Path) -> None:
     """Labels of all sentences at hand, and of one after the other."""
     lines = text.splitlines(keepends=True)
@@ -142,11 +166,18 @@ def read_and_written(model: Any, run: str, program: str, text: str, folder: Path
         "C, int8": lambda: child([str(fewer["int8"])], text.encode()),
         "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
     }
-    in_turns("tokens scored", len(ids), works)
-    some = {
+    some: dict[str, Callable[[], float]] = {
         "C": lambda: child([program, "--generate", str(TOKENS), "1"], b""),
         "ensue": lambda: processor_seconds(lambda: list(model.generate("", max_tokens=TOKENS, seed=1))),
     }
+    if shutil.which("node") and find_spec("ziglang"):
+        web = folder / "web" / "model"
+        ensue.export_run(run, web, "web")
+        (web / "speed.js").write_text(NODE)
+        for simd in ("SIMD", "no SIMD"):
+            works[f"WebAssembly, {simd}"] = partial(in_node, web, text, "score", simd)
+            some[f"WebAssembly, {simd}"] = partial(in_node, web, "", "generate", simd, str(TOKENS))
+    in_turns("tokens scored", len(ids), works)
     in_turns("tokens generated", TOKENS, some)
     few = ids[:TOKENS]
     begin = model.tokenizer.decode(few).encode()

@@ -44,7 +44,7 @@ QUICK = ("README.md", "docs/adding-a-layer.md", "docs/layers/lstm.md")
 """The pages that are run by default; all are among the slow tests."""
 NOT_YET = {"docs/_build", "src/ensue/tasks/parity"}
 """Paths that whoever follows a page makes."""
-ELSEWHERE = ("py", "json", "dockerfile", "nginx", "yaml", "bash", "c", "rust", "go")
+ELSEWHERE = ("py", "json", "dockerfile", "nginx", "yaml", "bash", "c", "rust", "go", "js")
 """Languages of blocks that are not run here, but in tests/serving/test_pages.py and tests/exchange/c/test_page.py."""
 SAID = {"export", "inspect"}
 """Of them, those that have nothing for stdout and say on stderr what they did."""

@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 81_072,
-    "files of `src`": 597,
+    "Python lines of `src`": 81_256,
+    "files of `src`": 598,
     "files of `tasks`": 153,
     "files loose in `tasks`": 2,
     "import circles": 0,

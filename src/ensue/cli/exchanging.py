@@ -63,7 +63,7 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help="huggingface, sentence-transformers, onnx, c; of word vectors word2vec, word2vec-binary, fasttext.",
+            help="huggingface, sentence-transformers, onnx, c, web; word vectors: word2vec, word2vec-binary, fasttext.",
             show_default=False,
         ),
     ],

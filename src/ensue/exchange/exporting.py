@@ -20,7 +20,7 @@ from ensue.exchange.exported import CAN, Exported, new_directory
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
 
-HUGGINGFACE, SENTENCES, ONNX, C = FORMATS = ("huggingface", "sentence-transformers", "onnx", "c")
+HUGGINGFACE, SENTENCES, ONNX, C, WEB = FORMATS = ("huggingface", "sentence-transformers", "onnx", "c", "web")
 
 
 def export_run(
@@ -37,9 +37,9 @@ def export_run(
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files.
     "sentence-transformers" has its files beside them, for a model that gives vectors of texts. "onnx" are
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. "c" is a file of C with
-    its weights, which are inside of it with `embed`; the `precision` of matrices is "f32", "f16" or "int8". Returns
-    what is worth saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a
-    directory with other files.
+    its weights, which are inside of it with `embed`; the `precision` of matrices is "f32", "f16" or "int8". "web" is
+    this file in WebAssembly, as a page and as a module of JavaScript. Returns what is worth saying of the files. Raises
+    EnsueError for a run that the format cannot express, and DataError for a directory with other files.
     """
     check_path("the run", run)
     check_path("out", out)
@@ -63,6 +63,10 @@ def export_run(
         from ensue.exchange.c.writing import export_c  # noqa: PLC0415 (of one format alone)
 
         return export_c(directory, place, embed=embed, precision=precision)
+    if format == WEB:
+        from ensue.exchange.c.web import export_web  # noqa: PLC0415 (of one format alone)
+
+        return export_web(directory, place)
     exported = _exported(directory)
     files = exported.files | (sentence_files(directory) if format == SENTENCES else {})
     with new_directory(place, {"model.safetensors", *(name.partition("/")[0] for name in files)}):

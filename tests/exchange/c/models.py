@@ -14,6 +14,12 @@ from layer_tables import layers
 MIXED = (
     TEXT + "It's 3.5 or 3,a 4. well-known—no ‘quotes’ <unk> <un <<unk>> ’tis été\n\n“So,” ¿no? \u0663.\u0664 x\x85y\t"
 )
+KINDS = ("characters", "bytes", "words", "simple")
+SAMPLINGS: list[dict[str, Any]] = [
+    {}, {"temperature": 0.7}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.8}, {"min_p": 0.1},
+    {"repetition_penalty": 1.5},
+    {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2},
+]  # fmt: skip
 
 
 def pipeline(kind: str, **specification: Any) -> LanguagePipeline:

@@ -34,12 +34,11 @@ from exchange.c.carried import (
     compiled,
     put,
 )
-from exchange.c.models import MIXED, pipeline
+from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
-KINDS = ("characters", "bytes", "words", "simple")
 SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
 
 
@@ -92,13 +91,6 @@ def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipe
     found = both[1].read(*(bytes([byte]) for byte in text))
     assert [token.id for token in found] == both[0].tokenizer.encode(text.decode("utf-8", "replace")).tolist()
     assert all(0 <= token.begin <= token.end <= len(text) for token in found)
-
-
-SAMPLINGS: list[dict[str, Any]] = [
-    {}, {"temperature": 0.7}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.8}, {"min_p": 0.1},
-    {"repetition_penalty": 1.5},
-    {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2},
-]  # fmt: skip
 
 
 @pytest.mark.slow

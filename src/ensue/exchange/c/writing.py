@@ -48,6 +48,22 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: st
 
     Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
     """
+    name = name_for(out)
+    contents, usage, pipeline = printed(run, name, embed=embed, precision=precision)
+    notes = [measured(run, pipeline, contents, name, precision)] if precision != F32 else []
+    contents["README.md"] = _readme(run, name, usage, card_of(run), embed, notes).encode()
+    put(contents, out)
+    size = sum(map(len, contents.values()))
+    return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
+
+
+def printed(
+    run: RunDirectory, name: str, *, embed: bool = False, precision: str = F32
+) -> tuple[dict[str, bytes], str, Any]:
+    """The files of a run without README.md, how the program is called, and the pipeline.
+
+    Raises EnsueError for a run that cannot be printed.
+    """
     if run.recipe.task not in TASKS:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
     if precision != F32 and run.recipe.task != LANGUAGE:
@@ -55,23 +71,37 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: st
     import torch  # noqa: PLC0415
 
     pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
-    name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
-    name = name if name[:1].isalpha() else f"model_{name}"
     try:
         weights = Weights(precision=precision)
         parts = TASKS[run.recipe.task](pipeline, weights)
-        contents = assembled(parts, weights, name, embed=embed)
+        return assembled(parts, weights, name, embed=embed), parts.usage, pipeline
     except (Untraceable, ValueError) as reason:
         raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
+
+
+def name_for(out: Path) -> str:
+    """The name of a directory as a name in C."""
+    name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
+    return name if name[:1].isalpha() else f"model_{name}"
+
+
+def card_of(run: RunDirectory) -> str:
+    """The card of a run, or nothing."""
     card = run.path / "README.md"
-    text = card.read_text("utf-8", "replace") if card.is_file() else ""
-    notes = [measured(run, pipeline, contents, name, precision)] if precision != F32 else []
-    contents["README.md"] = _readme(run, name, parts.usage, text, embed, notes).encode()
+    return card.read_text("utf-8", "replace") if card.is_file() else ""
+
+
+def license_in(card: str) -> str:
+    """The license that a card names, or that it names none."""
+    found = _CARD.search(card)
+    return found[1] if found else "not named in the card of the run; ask who made it before you pass it on"
+
+
+def put(contents: dict[str, bytes], out: Path) -> None:
+    """Writes files to a new directory. Raises DataError for one with other files."""
     with new_directory(out, contents):
         for file, content in contents.items():
             (out / file).write_bytes(content)
-    size = sum(map(len, contents.values()))
-    return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
 
 
 def written(
@@ -230,8 +260,6 @@ def _embedded(numbers: NDArray[np.uint32]) -> str:
 
 
 def _readme(run: RunDirectory, name: str, usage: str, card: str, embed: bool, notes: list[str]) -> str:
-    license = _CARD.search(card)
-    named = license[1] if license else "not named in the card of the run; ask who made it before you pass it on"
     return f"""# {name}
 
 A {run.recipe.what} ({run.recipe.describe()}) as C, written by `ensue export --format c` of ensue {VERSION}. It needs a
@@ -241,7 +269,7 @@ compiler for C11 and its mathematics library, and nothing else. `{name}.h` says 
 {usage.replace("NAME", name)}
 {"The weights are inside of `{name}.c`." if embed else WEIGHTS.format(name)}
 
-{"".join(f"{note}{chr(10) * 2}" for note in notes)}License of the model: {named}.
+{"".join(f"{note}{chr(10) * 2}" for note in notes)}License of the model: {license_in(card)}.
 
 {"The card of the run follows." if card else "The run has no card."}
 

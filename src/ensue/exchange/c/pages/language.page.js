@@ -1,0 +1,179 @@
+
+// The page. Long work is cut into slices, so that it stays awake.
+const of = id => document.getElementById(id);
+const { token: unitName, length } = of("written").dataset;
+const SLICE = 12, SHOWN = 20000, EXAMPLE = 160;  // milliseconds; parts of a text in colors; characters
+const text = of("text"), unit = of("unit"), shown = of("shown"), told = of("told");
+
+const pause = () => new Promise(done => setTimeout(done));
+
+/** Calls `each` with all that an iterator gives, in slices, as long as `isWanted`. */
+async function slowly(iterator, each, isWanted) {
+  for (let end = performance.now() + SLICE; isWanted();) {
+    const { value, done } = iterator.next();
+    if (done) return true;
+    each(value);
+    if (performance.now() < end) continue;
+    await pause();
+    end = performance.now() + SLICE;
+  }
+  iterator.return();
+  return false;
+}
+
+const round = (value, digits = 2) => Math.max(0, value).toFixed(digits);
+
+function element(name, content, kind = "") {
+  const found = document.createElement(name);
+  found.className = kind;
+  found.append(content);
+  return found;
+}
+
+/** Parts of a text with their nats: those of tokens that begin in the same part are added. */
+function partsOf(tokens, whole, by) {
+  const ends = by === "word" ? [...whole.matchAll(/\s*\S+|\s+$/gu)].map(found => found.index + found[0].length) : null;
+  const parts = [];
+  let k = 0;
+  for (const token of tokens) {
+    while (ends && ends[k] <= token.begin) k++;
+    const last = parts.at(-1), end = ends ? ends[k] : token.end;
+    if (last && (ends ? last.end === end : last.begin === token.begin)) {
+      last.nats += token.nats;
+      last.count++;
+      last.isUnknown ||= token.isUnknown;
+    } else {
+      parts.push({ begin: token.begin, end, nats: token.nats, count: 1, isUnknown: token.isUnknown });
+    }
+  }
+  for (const part of parts) part.text = whole.slice(part.begin, part.end);
+  return parts;
+}
+
+let reading = 0, tokens = [], read = "", parts = [];
+
+async function surprise(model) {
+  const turn = ++reading, found = [], whole = text.value;
+  const isWhole = await slowly(model.read(whole), token => found.push(token), () => turn === reading);
+  if (!isWhole) return;
+  [tokens, read] = [found, whole];
+  paint(model);
+}
+
+function paint(model) {
+  parts = partsOf(tokens, read, unit.value);
+  const words = partsOf(tokens, read, "word").filter(part => part.text.trim());
+  const full = Math.log(model.vocabularySize) * (unit.value === "word" && unit.options.length > 1 ? 4 : 1);
+  of("full").textContent = `${round(full, 1)} nats or more`;
+  shown.replaceChildren(...parts.slice(0, SHOWN).map((part, place) => {
+    const found = element("span", part.text, `w for${part.isUnknown ? " unknown" : ""}`);
+    if (part.text.includes("\n")) {
+      found.replaceChildren(...part.text.split("\n").flatMap((line, k) => k ? [element("i", "↵"), "\n", line] : [line]));
+    }
+    found.style.setProperty("--s", `${(80 * Math.min(1, Math.max(0, part.nats) / full)).toFixed(0)}%`);
+    found.dataset.place = place;
+    return found;
+  }));
+  const sum = tokens.reduce((total, token) => total + token.nats, 0), each = sum / tokens.length;
+  const unknown = tokens.filter(token => token.isUnknown).length;
+  const facts = !tokens.length ? [] : [
+    [round(sum, 1), "nats in all"], [round(each, 3), `nats per ${unitName}`],
+    ...(unit.options.length > 1 && words.length ? [[round(sum / words.length, 2), "nats per word"]] : []),
+    [round(Math.exp(each)), "perplexity"],
+    ...(unknown ? [[unknown.toLocaleString("en"), "not in the vocabulary"]] : []),
+    ...(parts.length > SHOWN ? [[SHOWN.toLocaleString("en"), "parts are in colors"]] : []),
+  ];
+  of("facts").replaceChildren(...facts.map(([value, what]) => {
+    const item = element("li", element("b", value));
+    item.append(` ${what}`);
+    return item;
+  }));
+  const most = words.sort((one, other) => other.nats - one.nats).slice(0, 10);
+  of("most").hidden = !most.length;
+  of("most").querySelector("tbody").replaceChildren(...most.map(part => {
+    const row = element("tr", element("td", part.text.trim()));
+    row.append(element("td", round(part.nats), "number"));
+    return row;
+  }));
+  look(-1);
+}
+
+let at = -1;
+
+/** Tells of a part, and marks it. */
+function look(place) {
+  shown.querySelector(".on")?.classList.remove("on");
+  at = place;
+  const part = parts[place];
+  if (!part) return told.replaceChildren("Point at a part of the text, or go there with the arrow keys.");
+  const found = shown.children[place];
+  found?.classList.add("on");
+  told.replaceChildren(element("b", part.text.replaceAll("\n", "↵").replace(/^ +| +$/g, blanks => "␣".repeat(blanks.length))));
+  const unknown = part.isUnknown ? ", not in the vocabulary" : "";
+  told.append(`: surprisal ${round(part.nats, 3)} nats (${round(part.nats / Math.LN2, 2)} bits), P ${Math.exp(-part.nats).toPrecision(3)}${unknown}`);
+}
+
+for (const kind of ["mouseover", "click"]) shown.addEventListener(kind, event => {
+  const part = event.target.closest("[data-place]");
+  if (part) look(Number(part.dataset.place));
+});
+shown.addEventListener("keydown", event => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const last = Math.min(parts.length, SHOWN) - 1;
+  const to = event.key === "Home" ? 0 : event.key === "End" ? last : step ? at + step : null;
+  if (to === null || last < 0) return;
+  event.preventDefault();
+  look(Math.min(last, Math.max(0, to)));
+  shown.children[at].scrollIntoView({ block: "nearest" });
+});
+
+let writing = 0;
+
+async function write(model) {
+  const turn = ++writing, prompt = text.value, start = performance.now(), written = of("written");
+  let count = 0, waiting = "";
+  const [seed, temperature, maxTokens] = ["seed", "temperature", "length"].map(id => of(id).valueAsNumber);
+  const place = document.createTextNode("");
+  written.replaceChildren(element("span", prompt, "faint"), place);
+  [of("write").disabled, of("stop").disabled] = [true, false];
+  of("speed").textContent = "writing …";
+  const pieces = model.generate(prompt, { seed, temperature, maxTokens });
+  const timer = setInterval(flush, 50);
+  function flush() {
+    place.appendData(waiting);
+    waiting = "";
+  }
+  try {
+    await slowly(pieces, piece => { waiting += piece; count++; }, () => turn === writing);
+    const taken = Math.round(performance.now() - start);
+    of("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms`;
+  } catch (error) {
+    complain(error);
+  } finally {
+    clearInterval(timer);
+    flush();
+    [of("write").disabled, of("stop").disabled] = [false, true];
+  }
+}
+
+function complain(error) {
+  of("wrong").hidden = false;
+  of("wrong").textContent = `This did not work: ${error.message}`;
+}
+
+load().then(async model => {
+  text.addEventListener("input", () => {
+    of("hint").hidden = true;
+    surprise(model).catch(complain);
+  });
+  unit.addEventListener("change", () => paint(model));
+  of("form").addEventListener("submit", event => {
+    event.preventDefault();
+    write(model);
+  });
+  of("stop").addEventListener("click", () => writing++);
+  of("write").disabled = false;
+  if (text.value) of("hint").hidden = true;
+  text.value ||= [...model.generate("", { maxTokens: length, seed: 1, temperature: 0.7 })].join("").trimStart().slice(0, EXAMPLE);
+  await surprise(model);
+}).catch(complain);

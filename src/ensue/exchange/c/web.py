@@ -1,0 +1,152 @@
+"""A model as a web page: the C file in WebAssembly, inside of one HTML file and of a module of JavaScript."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from base64 import b64encode
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from ensue.errors import EnsueError
+from ensue.exchange.c.writing import card_of, license_in, name_for, printed, put
+from ensue.inspection.markup import drawn, file_text
+from ensue.runs.directory import RunDirectory
+from ensue.version import VERSION
+
+PIECES = Path(__file__).with_name("pages")
+OLDEST = (0, 14)
+"""The version of ziglang from which on the C file is known to compile."""
+FLAGS = (
+    "-target", "wasm32-wasi", "-mexec-model=reactor", "-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math",
+    "-ffp-contract=fast", "-Wl,--strip-all", "-Wl,--gc-sections",
+)  # fmt: skip
+SIMD = ("-Xclang", "-target-feature", "-Xclang", "+simd128")
+"""Said to clang alone, so that both kinds of code share one library of C."""
+SECONDS = 600
+"""After which the compiler is given up. At first it compiles its library of C, which takes half a minute."""
+
+
+WHOLE = "whole.page.c"
+"""The file that is compiled, which includes the model; no model has its name."""
+Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]
+"""From files and options of the compiler to WebAssembly."""
+
+
+class Page(NamedTuple):
+    """The part of a task: files beside this one, and the numbers of its HTML.
+
+    `NAME.c` has the functions that WebAssembly exports, `NAME.js` the class `Model`, `NAME.d.ts` its types, `NAME.html`
+    and `NAME.page.js` the page, `NAME.md` examples.
+    """
+
+    name: str
+    numbers: Callable[[Any], dict[str, Any]]
+
+
+def _of_language(recipe: Any) -> dict[str, Any]:
+    kind = recipe.tokenizer.kind
+    return {
+        "token": {"characters": "character", "bytes": "byte"}.get(kind, "word"),
+        "length": 60 if kind == "words" else 400,
+    }
+
+
+PAGES = {"language-modeling": Page("language", _of_language)}
+
+
+def export_web(run: RunDirectory, out: Path) -> list[str]:
+    """Writes a run as a page and a module, and returns a line about what was written.
+
+    Raises EnsueError for a run that cannot be printed as C, or without the package ziglang, and DataError for a
+    directory with other files.
+    """
+    check_compiler()
+    name = name_for(out)
+    contents = page_files(run, name, compiled)
+    put(contents, out)
+    size = sum(map(len, contents.values()))
+    return [f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
+
+
+def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, bytes]:
+    """The files by their names. Raises EnsueError for a run that has no page, or cannot be printed as C."""
+    card, recipe = card_of(run), run.recipe
+    if recipe.task not in PAGES:
+        raise EnsueError(f"{run.path}: a {recipe.what} has no web page; language models have one")
+    (code, *_), page = printed(run, name), PAGES[recipe.task]
+    script = module(code, name, page.name, compile)
+    said: dict[str, Any] = {
+        "name": name, "what": recipe.what, "about": recipe.describe(), "license": license_in(card), "version": VERSION,
+    }  # fmt: skip
+    html = drawn(
+        "exchange/c/pages/page.html",
+        body=f"exchange/c/pages/{page.name}.html",
+        style=Markup(file_text("style.css")),
+        script=Markup(script + _piece(f"{page.name}.page.js", name)),
+        **said,
+        **page.numbers(recipe),
+    )
+    types = {"exports": {".": {"types": f"./{name}.d.ts", "default": f"./{name}.js"}}, "types": f"./{name}.d.ts"}
+    package = {"name": name.lower(), "version": "1.0.0", "type": "module", **types}
+    examples = _piece(f"{page.name}.md", name)
+    texts = {
+        f"{name}.html": str(html),
+        f"{name}.js": script,
+        f"{name}.d.ts": _piece(f"{page.name}.d.ts", name),
+        "package.json": json.dumps(package, indent=2) + "\n",
+        "README.md": _piece("README.md", name).format(**said, examples=examples, card=card),
+    }
+    return {file: text.encode() for file, text in texts.items()}
+
+
+def module(code: dict[str, bytes], name: str, page: str, compile: Compile) -> str:
+    """A module of JavaScript with a model inside, of the files of C that `printed` gives."""
+    calls = "".join(_piece(f"{part}.c", name) for part in ("memory", page)).encode()
+    inside = {
+        "SIMD": compile(code | {WHOLE: calls}, SIMD),
+        "PLAIN": compile(code | {WHOLE: calls}, ()),
+        "WEIGHTS": code[f"{name}.weights"],
+    }
+    texts = [f'const {key} =\n  "{b64encode(value).decode()}";\n' for key, value in inside.items()]
+    return "".join([_piece("memory.js", name), _piece(f"{page}.js", name), "\n", *texts])
+
+
+def check_compiler() -> None:
+    """Raises EnsueError if the package ziglang is missing or too old."""
+    try:
+        found = version("ziglang")
+    except PackageNotFoundError:
+        raise EnsueError('web needs the package ziglang, which is not installed: pip install "ensue[web]"') from None
+    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise EnsueError(f'web needs ziglang from {oldest} on, and {found} is installed: pip install -U "ensue[web]"')
+
+
+def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
+    """The WebAssembly of the file `WHOLE`. Raises EnsueError with what the compiler said."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in code.items():
+            (folder / file).write_bytes(content)
+        command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *options, "-o", "page.wasm", WHOLE, "-lm"]
+        environment = os.environ | {"ZIG_LOCAL_CACHE_DIR": str(folder / "cache")}
+        try:
+            subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=SECONDS)
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode(errors="replace").strip().splitlines() or [f"status {error.returncode}"]
+            raise EnsueError(f"ziglang cannot compile the model: {lines[0]}") from None
+        except subprocess.TimeoutExpired:
+            raise EnsueError(f"ziglang has not compiled the model in {SECONDS} seconds") from None
+        return (folder / "page.wasm").read_bytes()
+
+
+def _piece(file: str, name: str) -> str:
+    return (PIECES / file).read_text(encoding="utf-8").replace("NAME", name)

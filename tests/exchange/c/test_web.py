@@ -1,0 +1,286 @@
+"""Models as web pages and as modules: what is written, and the numbers of ensue in Node, wasmtime and Chromium."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from base64 import b64encode
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpy.testing import assert_allclose
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.exchange.c import web
+from ensue.exchange.c.writing import written
+from ensue.runs.directory import RunDirectory
+from exchange.c.carried import put
+from exchange.c.conftest import HAS_ZIG
+from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
+from inspection.browser import Browser, browsing
+from kept_runs.make import unpacked
+
+NODE = shutil.which("node")
+needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="no ziglang (pip install --target build/ziglang ziglang)")
+needs_node = pytest.mark.skipif(NODE is None, reason="no node")
+TEXT = MIXED + "\U0001f600 naïve\ufeff\n"
+DRIVER = """
+import { readFileSync } from "node:fs";
+import { Worker, isMainThread, parentPort } from "node:worker_threads";
+import { load } from "./sea.js";
+if (!isMainThread) {
+  parentPort.postMessage((await load()).score("The sea").map(token => token.nats));
+} else {
+  const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+  for (const simd of [true, false]) {
+    const model = await load({ simd }), bytes = new TextEncoder().encode(asked.text), fed = model.begin(0), found = [];
+    for (let at = 0; at < bytes.length; at += 3) found.push(...fed.feed(bytes.subarray(at, at + 3)));
+    found.push(...fed.end());
+    const state = model.begin(7);
+    state.feed("The se"), state.next();
+    const other = model.restore(state.save());
+    const failures = [
+      () => model.restore(new Uint8Array(9)), () => model.restore(state.save().fill(0)), () => model.begin(-1),
+      () => model.begin(0.5), () => state.next({ temperature: -1 }), () => state.next({ topk: 3 }),
+      () => state.next({ topK: 1.5 }), () => model.score(3), () => state.feed(3),
+      () => [...model.generate("a", { top: 1 })],
+    ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+    const after = [other, state].map(of => Array.from({ length: 40 }, () => of.next().id));
+    state.close();
+    try { state.next(); } catch (error) { failures.push(error.message); }
+    said[simd] = {
+      simd: model.simd, size: model.vocabularySize, failures, after,
+      score: model.score(asked.text).map(token => ({ ...token, bytes: [...token.bytes] })),
+      fed: found.map(token => [token.id, token.nats]), long: model.score("The sea. ".repeat(2000)).length,
+      written: asked.samplings.map(([prompt, options]) => [...model.generate(prompt, options)].join("")),
+      drawn: [0, 0].map(() => [...model.generate()].join("")),
+      names: [model, other].map(of => Object.getOwnPropertyNames(Object.getPrototypeOf(of))),
+    };
+  }
+  new Worker(new URL(import.meta.url)).on("message", nats => console.log(JSON.stringify({ ...said, worker: nats })));
+}
+"""
+
+
+def run_of(folder: Path) -> RunDirectory:
+    unpacked("char-lstm", folder)
+    return RunDirectory(folder / "char-lstm")
+
+
+def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
+    asked = []
+
+    def compile(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
+        asked.append((code, options))
+        return b"code " + " ".join(options).encode()
+
+    found = {name: text.decode() for name, text in web.page_files(run_of(tmp_path), "page", compile).items()}
+    assert set(found) == {"page.html", "page.js", "page.d.ts", "package.json", "README.md"}
+    (code, _), (_, options) = asked
+    assert "+simd128" in asked[0][1]
+    assert options == ()
+    assert b'#include "page.c"' in code[web.WHOLE]
+    assert b"page_feed" in code["page.c"]
+    module = found["page.js"]
+    for content in (b"code " + " ".join(asked[0][1]).encode(), b"code ", code["page.weights"]):
+        assert f'"{b64encode(content).decode()}"' in module
+    assert module in found["page.html"]
+    page = re.sub(r'"[A-Za-z0-9+/=]{20,}"', '""', found["page.html"])
+    assert "connect-src" not in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|\bfetch\b|XMLHttpRequest|\bimport\(|url\(", page)
+    assert page.count("<script") == page.count("</script") == 1
+    assert not any(re.search(r"\bNAME|@|{{|{%", text) for name, text in found.items() if name.endswith((".ts", ".md")))
+    assert not re.search(r"\bNAME\b|{{|{%", page)
+    package = json.loads(found["package.json"])
+    assert package["type"] == "module"
+    assert package["exports"]["."]["default"] == "./page.js"
+    assert "License of the model: not named" in found["README.md"]
+
+
+def test_a_task_without_a_page_is_refused(tmp_path: Path) -> None:
+    unpacked("predict-frames", tmp_path)
+    with pytest.raises(EnsueError, match="has no web page; language models have one"):
+        web.page_files(RunDirectory(tmp_path / "predict-frames"), "page", web.compiled)
+
+
+@pytest.mark.parametrize("found", [None, "0.11.0"])
+def test_a_compiler_that_is_missing_or_old_is_named(
+    found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def version(name: str) -> str:
+        if found is None:
+            raise PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(web, "version", version)
+    named = "not installed" if found is None else r"from 0\.14 on, and 0\.11\.0 is installed"
+    with pytest.raises(EnsueError, match=rf'^web needs.* {named}: pip install .*"ensue\[web\]"$'):
+        ensue.export_run(run_of(tmp_path).path, tmp_path / "out", "web")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@needs_zig
+def test_what_the_compiler_says_is_passed_on() -> None:
+    with pytest.raises(EnsueError, match=r"^ziglang cannot compile the model: .*error:.*[^\n]$"):
+        web.compiled({web.WHOLE: b"int f(void) { return g; }"}, ())
+
+
+def node(folder: Path, file: str, given: str = "") -> str:
+    assert NODE is not None
+    found = subprocess.run([NODE, file], cwd=folder, input=given, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+    return found.stdout
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
+    model = pipeline(kind)
+    (tmp_path / "sea.js").write_text(
+        web.module(written(model.model, model.tokenizer, "sea"), "sea", "language", web.compiled), encoding="utf-8"
+    )
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "drive.js").write_text(DRIVER)
+    samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
+    keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
+    asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"text": TEXT, "samplings": asked})))
+    expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
+    declared = (web.PIECES / "language.d.ts").read_text("utf-8")
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert (found["simd"], found["size"]) == (is_wide == "true", model.tokenizer.vocabulary_size)
+        assert [token["id"] for token in found["score"]] == [id for id, _ in found["fed"]] == ids
+        nats = [score.nats for score in expected]
+        assert_allclose([token["nats"] for token in found["score"]], nats, rtol=1e-5, atol=1e-5)
+        assert [token["nats"] for token in found["score"]] == [nats for _, nats in found["fed"]]
+        units = TEXT.encode("utf-16-le")
+        for token in found["score"]:
+            place = units[2 * token["begin"] : 2 * token["end"]].decode("utf-16-le")
+            assert token["isUnknown"] or token["text"] in (place, "<eos>") or bytes(token["bytes"]) in place.encode()
+            assert place
+        wanted = ["".join(model.generate(prompt, **options)) for prompt, options in samplings]
+        assert found["written"] == wanted
+        assert found["drawn"][0] != found["drawn"][1]
+        assert found["after"][0] == found["after"][1]
+        assert found["long"] == len(model.tokenizer.encode("The sea. " * 2000))
+        state, seed = "these bytes are no state of this model", "the seed is no"
+        assert [message.partition(" = ")[0] for message in found["failures"]] == [
+            state, state, f"{seed}t from 0 to 2^63 - 1", f"{seed} whole number", "an argument is out of its range",
+            'no option "topk"', "topK", "the text is no string", "the text is neither a string nor a Uint8Array",
+            'no option "top"', "the state is closed",
+        ]  # fmt: skip
+        for kind_of, names in zip(("Model", "State"), found["names"], strict=True):
+            body = re.search(rf"interface {kind_of} {{\n(.*?)\n}}", declared, re.DOTALL)
+            assert body is not None
+            members = set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE))
+            assert members - {"simd", "vocabularySize"} == set(names) - {"constructor", "feeding"}
+    assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_zig
+def test_the_example_is_the_command_line_in_wasmtime(tmp_path: Path) -> None:
+    wasmtime: Any = pytest.importorskip("wasmtime", reason="no wasmtime")
+    model = pipeline("simple")
+    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
+    options = [flag for flag in web.FLAGS if "reactor" not in flag]
+    command = [sys.executable, "-m", "ziglang", "cc", *options, "-o", "sea.wasm", "example.c", "sea.c", "-lm"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (folder / "given").write_text(MIXED, encoding="utf-8")
+    engine = wasmtime.Engine()
+    store, linker = wasmtime.Store(engine), wasmtime.Linker(engine)
+    linker.define_wasi()
+    settings = wasmtime.WasiConfig()
+    settings.argv = ["sea"]
+    settings.stdin_file, settings.stdout_file = str(folder / "given"), str(folder / "said")
+    settings.preopen_dir(str(folder), ".")
+    store.set_wasi(settings)
+    program = linker.instantiate(store, wasmtime.Module.from_file(engine, str(folder / "sea.wasm")))
+    program.exports(store)["_start"](store)  # raises for a status that is not 0
+    lines = (folder / "said").read_text(encoding="utf-8").split("\n")[:-1]
+    nats = [max(score.nats, 0) for score in model.score(MIXED)]
+    assert_allclose([float(line.split("\t")[0]) for line in lines], nats, atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("web")
+    (note,) = ensue.export_run(run_of(folder).path, folder / "page", "web")
+    assert "5 files" in note
+    return folder
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+def test_the_examples_of_the_folder_run(exported: Path) -> None:
+    (exported / "page" / "examples.js").write_text(
+        "\n".join(re.findall(r"```js\n(.*?)```", (exported / "page" / "README.md").read_text("utf-8"), re.DOTALL))
+    )
+    model = ensue.load(exported / "char-lstm")
+    said = node(exported / "page", "examples.js")
+    assert "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8)) in said
+    nats = [float(line.rpartition(" ")[2]) for line in said.split("\n")[:17]]
+    assert_allclose(nats, [score.nats for score in model.score("The sea was calm.")], rtol=1e-5, atol=1e-5)
+
+
+def shows(browser: Browser, text: str) -> None:
+    """Types a text, and waits until it stands there in colors."""
+    browser.run("document.getElementById('text').select()")
+    browser.find("#text").send_keys(text)
+    count = sum(2 if character == "\n" else 1 for character in text)
+    browser.until(f"document.getElementById('shown').textContent.length === {count}")
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_works_from_a_disk(dark: bool, exported: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported / "char-lstm")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported / "page" / "page.html")
+        browser.until("!document.getElementById('write').disabled")
+        browser.until("document.querySelectorAll('#shown .w').length > 9")
+        text = "The sea\nwas é calm."
+        shows(browser, text)
+        expected = [score.nats for score in model.score(text)]
+        each = sum(expected) / len(expected)
+        assert f"{each:.3f} nats per character" in browser.texts("#facts li")
+        browser.point("#shown .w:nth-child(5)")
+        assert browser.text("#told").startswith(f"s: surprisal {expected[4]:.3f} nats")
+        browser.find("#shown").send_keys("\ue014")  # the arrow to the right
+        assert browser.text("#told").startswith(f"e: surprisal {expected[5]:.3f} nats")
+        assert browser.texts("#shown .unknown") == ["é"]
+        browser.choose("#unit", "word")
+        words = browser.texts("#shown .w")
+        assert words == ["The", " sea", "↵\nwas", " é", " calm."]
+        browser.point("#shown .w:nth-child(2)")
+        assert browser.text("#told").startswith(f"␣sea: surprisal {sum(expected[3:7]):.3f} nats")
+        for field, value in (("seed", "3"), ("length", "150"), ("temperature", "0.9")):
+            browser.run("document.getElementById(arguments[0]).value = arguments[1]", field, value)
+        browser.find("#length").send_keys("\n")
+        browser.until("document.getElementById('speed').textContent.startsWith('150 characters')")
+        some = "".join(model.generate(text, max_tokens=150, seed=3, temperature=0.9))
+        assert browser.text("#written") == text + some
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        browser.run("document.getElementById('length').value = 1000000")
+        browser.run("document.getElementById('write').click()")
+        browser.until("document.getElementById('written').textContent.length > 3000")
+        browser.run("document.getElementById('stop').click()")
+        browser.until("!document.getElementById('write').disabled")
+        assert 3000 < len(browser.text("#written")) < 900_000
+        color = "getComputedStyle(document.body).backgroundColor"
+        assert (sum(map(int, re.findall(r"\d+", browser.run(f"return {color}"))[:3])) < 200) == dark
+        assert browser.complaints() == []
