@@ -38,6 +38,10 @@ class RWKV7(DeltaLayer):
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4, rank: int = 32) -> None:
         super().__init__(RWKV7Inputs(d_in, d_out, rank=rank), RWKV7Rule(6 * d_out, d_out, num_heads=num_heads))
+        self.rank = rank
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, rank={self.rank}"
 
 
 class RWKV7Inputs(Recurrent):
