@@ -37,6 +37,9 @@ class DeltaRule(Recurrent):
         self.gain = nn.Parameter(torch.ones(d_out))
         self.cell, self.hidden = Tap(), Tap()
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, num_heads={self.num_heads}"
+
     def init_state(self, batch_size: int, memory: Memory | None = None) -> DeltaState:
         return DeltaState(self.gain.new_zeros(batch_size, self.num_heads, self.d_head, self.d_head))
 

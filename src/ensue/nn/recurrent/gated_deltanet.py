@@ -51,6 +51,9 @@ class GatedDeltaInputs(Recurrent):
         self.bias = nn.Parameter(times.expm1().log())  # the inverse of softplus
         self.gates = Taps("forget", "input", "output")
 
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, d_out={self.d_values}, num_heads={len(self.decay)}"
+
     def init_state(self, batch_size: int, memory: Memory | None = None) -> LastState:
         return LastState(self.bias.new_zeros(batch_size, (WINDOW - 1) * 3 * self.d_values))
 

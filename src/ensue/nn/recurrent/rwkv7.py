@@ -60,6 +60,9 @@ class RWKV7Inputs(Recurrent):
         self.bias_decay, self.bias_rate = nn.Parameter(torch.linspace(-5.5, 0.5, d_out)), gate_bias(1, d_out)
         self.gates = Taps("forget", "input", "output")
 
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, d_out={self.d_out // 6}, rank={self.rank}"
+
     def init_state(self, batch_size: int, memory: Memory | None = None) -> LastState:
         return LastState(self.mix.new_zeros(batch_size, self.d_in))
 
