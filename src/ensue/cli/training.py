@@ -148,7 +148,7 @@ def begin(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Make a classifier of a few examples of each label, and many texts without labels."""
+    """Make a classifier of a few examples and many texts."""
     seen = recipe_of(recipe, settings or [], train=examples)
     with importing_torch():
         from ensue.annotation.beginning import begun
