@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cli.conftest import Ensue
-from ensue.annotation.beginning import shares_of
+from ensue.annotation.beginning import begun, shares_of
 from ensue.annotation.teachers import taught
 from ensue.errors import DataError
 from ensue.library import load
@@ -107,6 +107,18 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
     assert np.allclose([[row["probabilities"][name] for name in "xy"] for row in rows], expected, atol=1e-6)
 
 
+def test_a_pool_may_be_a_file_of_answers_and_repeat_training_texts() -> None:
+    """The file is read as one, whatever the data of the recipe are, and a label counts as much as without the pool."""
+    Path("data.tsv").write_text("kind\treview\nx\tein Tag\ny\tzwei M\xe4rkte\n", encoding="latin-1")
+    write_answers("told.jsonl", ["ein Tag", "zwei M\xe4rkte", "drei"], "xy", drawn(3, 4, 2))
+    own = {"texts": ["review"], "labels": "kind", "encoding": "latin-1"}
+    recipe = classifying(Path("data.tsv"), data=own)
+    student = taught(["told.jsonl"], recipe, Path("new/folder/out"), pool="told.jsonl", gold=1.0)
+    rows = lines(student.data.train)
+    assert [row["text"] for row in rows] == ["ein Tag", "zwei M\xe4rkte", "drei"]
+    assert [row["probabilities"] for row in rows[:2]] == [{"x": 1, "y": 0}, {"x": 0, "y": 1}]
+
+
 def test_a_zero_stays_zero_and_many_labels_stay_numbers() -> None:
     shares = np.full((1, 2_001), 1 / 2_000)
     shares[0, 0] = 0
@@ -178,6 +190,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
     Path("told.jsonl").write_text(json.dumps({"text": "a", "probabilities": {name: 1 / len(names) for name in names}}))
     Path("wrong.tsv").write_text("label\ttext\nnone\ta b\nnone\tc d\n")
     own = shutil.copytree(runs / "topics", "own")
+    Path("texts").mkdir()
     cases: list[tuple[list[object], str]] = [
         (["classify-bag", "--train", "data.tsv"], "Missing argument"),
         ([runs / "topics", "tag-lstm", "--train", "data.tsv"], "a student is a classifier of texts; the recipe is"),
@@ -190,6 +203,11 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
         (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: would be written over"),
         ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
+        (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: has no name; choose another --out"),
+        (
+            ["told.jsonl", "classify-bag", "--pool", "texts", "--out", "texts/out"],
+            "texts: the run would be written into",
+        ),
     ]
     before = sorted(path.name for path in Path().iterdir())
     for arguments, expected in cases:
@@ -258,7 +276,15 @@ def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> No
         row["text"]: row["probabilities"] for row in rows[:3]
     }.items()
     assert load("out", kind=ClassificationPipeline).labels.names == ("7", "x")
+    Path("again.txt").write_text(f"{words[4]}\n{words[5]}\n{words[0]} {words[1]}\n")
+    recipe = classifying(Path("few.tsv"))
+    again = [json.loads(line) for line in begun("vectors-skipgram", recipe, "again.txt")]
+    assert [row["text"] for row in again[3:]] == [words[5]]  # what is an example stays one
+    Path("again.txt").write_text(f"{words[4]}\n")
+    with pytest.raises(DataError, match=r"again\.txt: has no text that is not an example"):
+        list(begun("vectors-skipgram", recipe, "again.txt"))
     assert "out: is there already; --overwrite replaces it" in refused(*begin)
+    assert "/: has no name" in refused(*begin[:6], "/", *begin[7:])
     others = [*begin[:4], "out", "--out", "other", *begin[7:]]
     assert "out: this model has no vectors of texts" in refused(*others)
     Path("few.tsv").write_text("label\ttext\nx\tone\nx\ttwo\n")

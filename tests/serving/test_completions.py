@@ -220,8 +220,19 @@ def test_a_session_remembers_eight_requests() -> None:
     with pytest.raises(Refusal, match="9; the session has 8 requests"):
         sessions.begin("a", 9)
     sessions.begin("a", 3)
-    sessions.end("a", states[0], 3)
+    sessions.end("a", states[0])
     assert [before(undo) for undo in range(7)] == [states[n] for n in (0, 8, 7, 6, 5, 4, 3)]
+
+
+def test_a_session_that_goes_while_a_request_goes_on_with_it_can_still_undo_it() -> None:
+    sessions, states = Sessions(1, 60, depth=8), [cast("SessionState", n) for n in range(2)]
+    for name, state in (("a", states[0]), ("b", states[1])):
+        sessions.begin("a")
+        if name == "b":  # takes the only place
+            sessions.begin("b")
+            sessions.end("b", states[1])
+        sessions.end("a", state)
+    assert sessions.begin("a", 1) == states[0]
 
 
 @pytest.mark.parametrize("adaptation", [{"cache": 40, "cache_weight": 0.5}, {"dynamic": 0.5, "dynamic_segment": 4}])

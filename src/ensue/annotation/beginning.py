@@ -46,14 +46,17 @@ def begun(
         raise DataError(f"all examples have the label {listed(names)}; expected two labels or more", recipe.data.train)
     plain = recipe.data.model_copy(update={"format": "auto", "labels": ""})
     found = document_source(plain, pool, is_labeled=False)
-    texts = list(dict.fromkeys(_text(document) for document in found if not document.is_empty))
+    given = [(_text(document), document.labels[0]) for document in examples]
+    known, read = {text for text, _ in given}, (_text(document) for document in found if not document.is_empty)
+    texts = list(dict.fromkeys(text for text in read if text not in known))
+    if not texts:
+        raise DataError("has no text that is not an example", pool)
     if len(texts) > count:
         chosen = np.random.default_rng(seed).choice(len(texts), count, replace=False)
         texts = [texts[place] for place in sorted(chosen.tolist())]
     run = load(vectors, device=device)
     if not hasattr(run, "embed"):
         raise EnsueError(f"{vectors}: this model has no vectors of texts, which `ensue embed` gives")
-    given = [*((_text(document), document.labels[0]) for document in examples)]
     spoken = [*given, *((name, name) for name in names if any(map(str.isalpha, name)))]
     labels = np.array([names.index(name) for _, name in spoken])
     shares = shares_of(run.embed(texts), run.embed([text for text, _ in spoken]), labels)

@@ -16,7 +16,7 @@ from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import write_text
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
 from ensue.tasks.classification.teacher import read_answers, softened
 from ensue.tasks.classification.texts import document_source
 
@@ -44,9 +44,9 @@ def taught(
     """The recipe of a student of these teachers, whose data are written beside its run `out`.
 
     A teacher is a run, or a file of answers. The student learns the mean of what they say, at this temperature, of the
-    recipe's training texts and of those of `pool`, which have no labels. The label of a training text counts `gold`,
-    and the teachers the rest. Raises EnsueError for a recipe or a teacher that is not of one label a text, for texts
-    and labels that a teacher does not know, and for files that would be lost.
+    recipe's training texts and of the others of `pool`, which have no labels; it may be a teacher's file. The label of
+    a training text counts `gold`, and the teachers the rest. Raises EnsueError for a recipe or a teacher that is not of
+    one label a text, for texts and labels that a teacher does not know, and for files that would be lost.
     """
     if not teachers:
         raise EnsueError("expected teachers and the recipe of the student: ensue distill TEACHER ... RECIPE")
@@ -54,13 +54,13 @@ def taught(
         raise EnsueError(f"a student is a classifier of texts; the recipe is that of a {recipe.what}")
     data, reporter = recipe.data, reporter or Reporter()
     parts = ["train", *(part for part in ("valid", "test") if getattr(data, part))]
-    files = {part: out.with_name(f"{out.name}.taught-{part}.jsonl") for part in parts}
+    files = {part: beside(out, f"taught-{part}") for part in parts}
     check_lost([*teachers, data.train, data.valid, data.test, pool], out, list(files.values()), overwrite=overwrite)
     labeled = document_source(data, data.train, group=data.group) if data.train else None
     documents = [] if labeled is None else list(labeled)
     if pool:
-        plain = data.model_copy(update={"format": "auto", "labels": ""})
-        documents += document_source(plain, pool, is_labeled=False)
+        there = {document.texts for document in documents}
+        documents += [document for document in _pooled(pool, data, teachers) if document.texts not in there]
     if not documents:
         raise EnsueError("no text to learn from: --train names texts with labels, --pool texts without")
     asked = {teacher: _teacher(teacher, device) for teacher in teachers}
@@ -80,22 +80,44 @@ def taught(
         source = document_source(data, getattr(data, part), like=like)
         rows[part] = ((document, document.labels, {}) for document in source)
     for part, path in files.items():
-        write_text(path, "".join(_lines(rows[part], is_grouped=bool(data.group))))
+        write_lines(path, _lines(rows[part], is_grouped=bool(data.group)))
     group = {"data.group": "group"} if data.group else {}
     paths = {f"data.{part}": str(path) for part, path in files.items()}
     own = {f"data.{key}": value for key, value in WRITTEN.items()}
     return read_recipe(recipe, {**own, **group, **paths, "data.teacher": str(files["train"])})
 
 
+def beside(out: Path, name: str) -> Path:
+    """The file with data of a run, beside it. Raises EnsueError for a place without a name."""
+    if not out.name:
+        raise EnsueError(f"{out}: has no name; choose another --out")
+    return out.with_name(f"{out.name}.{name}.jsonl")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes a file, and the folder that it is in."""
+    content = "".join(lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, content)
+
+
 def check_lost(given: Sequence[str], out: Path, files: Sequence[Path], *, overwrite: bool) -> None:
-    """Raises EnsueError if the run or a file would be written over, or over what is read."""
+    """Raises EnsueError if the run or a file would be written over, or over or into what is read."""
     own = [path.resolve() for path in (out, *files)]
     for name in filter(None, given):
         path = Path(name).resolve()
         if any(one in (path, *path.parents) for one in own):
             raise EnsueError(f"{name}: would be written over; choose another --out")
+        if path in own[0].parents:
+            raise EnsueError(f"{name}: the run would be written into it; choose another --out")
     if not overwrite and (there := next((path for path in (out, *files) if path.exists()), None)):
         raise EnsueError(f"{there}: is there already; --overwrite replaces it")
+
+
+def _pooled(pool: str, data: ClassificationData, teachers: Sequence[str]) -> Iterable[Document]:
+    if pool in teachers:
+        return (Document(answer.texts, path=pool) for answer in read_answers(pool))
+    return document_source(data.model_copy(update={"format": "auto", "labels": ""}), pool, is_labeled=False)
 
 
 def _teacher(teacher: str, device: str) -> tuple[set[str], Callable[[Sequence[Document]], Iterator[Shares]]]:

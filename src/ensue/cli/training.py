@@ -152,11 +152,10 @@ def begin(
     seen = recipe_of(recipe, settings or [], train=examples)
     with importing_torch():
         from ensue.annotation.beginning import begun
-        from ensue.annotation.teachers import check_lost
-        from ensue.runs.weights import write_text
-    first = out.with_name(f"{out.name}.begun.jsonl")
+        from ensue.annotation.teachers import beside, check_lost, write_lines
+    first = beside(out, "begun")
     check_lost([examples, pool, test, str(vectors)], out, [first], overwrite=overwrite)
-    write_text(first, "".join(begun(str(vectors), seen, pool, count=count, device=device)))
+    write_lines(first, begun(str(vectors), seen, pool, count=count, device=device))
     student = recipe_of(recipe, settings or [], test=test)
     _learn([str(first)], student, out, {"pool": str(first)}, overwrite=overwrite, device=device, threads=threads)
 

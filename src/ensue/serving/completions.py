@@ -134,8 +134,7 @@ class Completions:
             if loop is not None and not is_done:
                 loop.wake()
             if (name := completion.request.session) is not None:
-                after = writing.session_state if is_done else None
-                completion.model.sessions.end(name, after, completion.request.undo)
+                completion.model.sessions.end(name, writing.session_state if is_done else None)
             usage = completion.usage()
             request.scope["noted"].update(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 

@@ -20,7 +20,8 @@ class Sessions:
         self.most, self.seconds, self.depth = most, seconds, depth
         self._kept: OrderedDict[str, tuple[float, list[SessionState | None]]] = OrderedDict()
         """When each was last used, and its states: None before the first request."""
-        self._in_use: set[str] = set()
+        self._in_use: dict[str, list[SessionState | None]] = {}
+        """The states up to that from which a request goes on. They stay while it does, even if the session goes."""
 
     def __len__(self) -> int:
         self._forget()
@@ -35,25 +36,20 @@ class Sessions:
         if name in self._in_use:
             raise Refusal(409, "another request goes on with this session", param="session", code="session_in_use")
         self._forget()
-        states = self._states(name)
+        _, states = self._kept.get(name, (0.0, [None]))
         if undo >= len(states):
             said = f"{undo}; the session has {len(states) - 1} requests that can be undone"
             raise wrong("undo", said, "cannot_undo")
-        self._in_use.add(name)
+        self._in_use[name] = states[: len(states) - undo]
         return states[-1 - undo]
 
-    def end(self, name: str, state: SessionState | None, undo: int = 0) -> None:
+    def end(self, name: str, state: SessionState | None) -> None:
         """Keeps the state that the next request goes on from; None leaves the session as it was."""
-        self._in_use.discard(name)
+        before = self._in_use.pop(name)
         if state is not None:
-            states = self._states(name)
-            before = states[: len(states) - undo][-self.depth :] if self.depth else []
-            self._kept[name] = time.monotonic(), [*before, state]
+            self._kept[name] = time.monotonic(), [*before, state][-self.depth - 1 :]
             self._kept.move_to_end(name)
         self._forget()
-
-    def _states(self, name: str) -> list[SessionState | None]:
-        return self._kept[name][1] if name in self._kept else [None]
 
     def _forget(self) -> None:
         """The oldest go, beyond the number that is kept and after their time."""
