@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ensue.exchange.c import writing
 from ensue.exchange.c.printing import LANES, Weights, checksum
-from ensue.exchange.c.writing import written
+from ensue.exchange.c.writing import name_for, written
 from ensue.models.language_model import LanguageModel
 from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -249,6 +251,21 @@ def test_the_checksum_is_that_of_whole_numbers() -> None:
     for part in sums:
         found = ((found ^ part) * prime + (found >> 29)) & most
     assert checksum(numbers) == found
+
+
+def test_a_name_is_none_that_the_files_have_already() -> None:
+    pieces = [path.read_text() for path in Path(writing.__file__).parent.glob("*.[ch]")]
+    code = re.sub(r"/\*.*?\*/", "", "".join(pieces), flags=re.S)
+    ends = set(re.findall(r"\bNAME(_\w+)", code))
+    words = {word for word in re.findall(r"[A-Za-z]\w*", code) if not word.startswith("NAME_")}
+    inside = {word.removesuffix(end) for word in words for end in ends if word.endswith(end)}
+    headers = set(re.findall(r"#include <(\w+)\.h>", code))
+    others = {"example", "Example", "Makefile", "makefile", "clean", "all", "help", "install", "m"}
+    assert {"utf8", "string"} <= inside | headers
+    for name in inside | headers | others:
+        assert name_for(Path("folder", name)) == f"model_{name}"
+    found = [name_for(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
+    assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,10 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():
             Path(folder, file).write_bytes(content)
-        compiling, program = (
-            [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"],
-            str(Path(folder, "program")),
-        )
+        compiling = [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"]
         try:
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
-            found = subprocess.run([program], input=text.encode(), capture_output=True, check=True).stdout
+            found = subprocess.run([f"{folder}/program"], input=text.encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return f"{here}What that changes was not measured: the C compiler failed."
     fewer = np.mean([float(line.split()[0]) for line in found.splitlines()])

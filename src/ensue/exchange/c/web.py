@@ -32,8 +32,6 @@ SIMD = ("-Xclang", "-target-feature", "-Xclang", "+simd128")
 """Said to clang alone, so that both kinds of code share one library of C."""
 SECONDS = 600
 """After which the compiler is given up. At first it compiles its library of C, which takes half a minute."""
-
-
 WHOLE = "whole.page.c"
 """The file that is compiled, which includes the model; no model has its name."""
 Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]

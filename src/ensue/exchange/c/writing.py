@@ -39,6 +39,11 @@ USAGE = """\
     printf 'The ' | ./NAME --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
 """
 LANGUAGE = "language-modeling"
+_TAKEN = re.compile(
+    "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
+    "math|stddef|stdint|stdio|stdlib|string|at|cut|end|expression|is|lexer|mark|most|utf8|wide|word"
+)
+"""Files beside a model, targets of CMake, libraries and headers, and beginnings of names inside of the C file."""
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
 
 
@@ -80,9 +85,9 @@ def printed(
 
 
 def name_for(out: Path) -> str:
-    """The name of a directory as a name in C."""
+    """The name of a directory as a name in C, and none of those that its files have already."""
     name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
-    return name if name[:1].isalpha() else f"model_{name}"
+    return name if name[:1].isalpha() and not _TAKEN.fullmatch(name) else f"model_{name}"
 
 
 def card_of(run: RunDirectory) -> str:
