@@ -168,7 +168,8 @@ def _tokenizer(path: Path, symbols: list[str]) -> TokenizerWithSpecials:
     try:
         return TokenizerWithSpecials(NumberedTokenizer(library_tokenizer(_pipeline(read_file(path))), symbols))
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
-        raise DataError(f"no tokenizer that can be used: {error}", path) from None
+        said = error if isinstance(error, ValueError) else "not a whole file of SentencePiece"
+        raise DataError(f"no tokenizer that can be used: {said}", path) from None
 
 
 def _pipeline(model: bytes) -> dict[str, Any]:
