@@ -203,6 +203,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
         (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: would be written over"),
         ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
+        (["told.jsonl", "classify-bag", "--train", "data.tsv", "--test", "no.tsv"], "no.tsv: no such file"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: has no name; choose another --out"),
         (
             ["told.jsonl", "classify-bag", "--pool", "texts", "--out", "texts/out"],

@@ -69,16 +69,16 @@ def taught(
         if len(document.labels) > 1 or not set(document.labels) <= set(names):
             found = f"the label {listed(document.labels)}; the teachers give one of {listed(names)}"
             raise DataError(found, document.path, document.line)
+    like, rows = None if labeled is None else labeled.layout, dict[str, Iterator[Row]]()
+    for part in parts[1:]:
+        source = document_source(data, getattr(data, part), like=like)
+        rows[part] = ((document, document.labels, {}) for document in source)
     told = []
     for teacher, (_, answers) in asked.items():
         if not Path(teacher).is_file():
             reporter.noted(f"{teacher} reads {len(documents):,} texts")
         told.append(list(answers(documents)))
-    rows = {"train": _mixed(documents, told, names, gold=gold, temperature=temperature)}
-    like = None if labeled is None else labeled.layout
-    for part in parts[1:]:
-        source = document_source(data, getattr(data, part), like=like)
-        rows[part] = ((document, document.labels, {}) for document in source)
+    rows["train"] = _mixed(documents, told, names, gold=gold, temperature=temperature)
     for part, path in files.items():
         write_lines(path, _lines(rows[part], is_grouped=bool(data.group)))
     group = {"data.group": "group"} if data.group else {}
