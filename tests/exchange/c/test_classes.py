@@ -265,6 +265,15 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         assert (found.returncode, found.stderr) == (0, b"")
         return found.stdout
 
+    def refused(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert found.returncode == 2
+        return found.stderr
+
+    for least in ("0,9", "2", "nan", ""):
+        assert refused(b"sea\tsea\n", "--at-least", least).startswith(b"usage: sea ")
+    if pipeline.num_texts == 2:
+        assert refused(b"a\tb\n\n") == b"sea: line 2 has no tab between its two texts\n"
     texts = [
         "The sea was calm.",
         "",

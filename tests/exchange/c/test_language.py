@@ -133,6 +133,7 @@ def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carr
         assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
         assert probe.value is None
     assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path).encode()) == NO_FILE
     assert carried.call("open", ctypes.byref(ctypes.c_void_p()), None) == ARGUMENT
     state, token = carried.begun(), CToken()
     assert carried.call("check", carried.model, ctypes.create_string_buffer(len(state))) == BAD_STATE
@@ -190,6 +191,11 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         none = [str(folder / "sea"), "--weights", "none"]
         found = subprocess.run(none, input=b"", capture_output=True, check=False)
         assert (found.returncode, found.stderr) == (2, b"sea: none: the file of weights cannot be read\n")
+    for numbers in (["1e3"], ["5", "x"], ["5", "1", "0,8"], ["5", "1", "-1"], ["5", "1", "nan"]):
+        wrong = subprocess.run(
+            ["./sea", "--generate", *numbers], cwd=folder, input=b"", capture_output=True, check=False
+        )
+        assert (wrong.returncode, wrong.stdout, wrong.stderr[:11]) == (2, b"", b"usage: sea ")
     odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
     for text in (b"", odd, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999):
         said(text)

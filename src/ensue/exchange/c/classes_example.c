@@ -5,7 +5,15 @@
  */
 static const char USAGE[] = "[--at-least P] < TEXTS";
 
-static int understands(int argc, char **argv) { return argc < 2 || (argc == 3 && strcmp(argv[1], "--at-least") == 0); }
+static int is_probability(const char *text) {
+    char *end;
+    double x = strtod(text, &end);
+    return x >= 0 && x <= 1 && end != text && !*end;
+}
+
+static int understands(int argc, char **argv) {
+    return argc < 2 || (argc == 3 && strcmp(argv[1], "--at-least") == 0 && is_probability(argv[2]));
+}
 
 static void print_labels(const NAME_model *model, const float *probabilities, double at_least) {
     uint32_t labels[NAME_LABELS];
@@ -18,13 +26,15 @@ static void print_labels(const NAME_model *model, const float *probabilities, do
     if (!count) printf("%.4f", (double)most);
 }
 
+enum { NO_TAB = 1 };
+
 /* One line without its end. */
 static int answer(const NAME_model *model, void **memory, size_t *room, const char *line, size_t size, double at_least) {
     NAME_text texts[NAME_TEXTS] = {{line, size}};
     float probabilities[NAME_LABELS];
     if (NAME_TEXTS > 1) {
         const char *tab = memchr(line, '\t', size), *end = line + size;
-        if (!tab) return NAME_ARGUMENT;
+        if (!tab) return NO_TAB;
         const char *second = memchr(tab + 1, '\t', (size_t)(end - tab) - 1);
         texts[0].size = (size_t)(tab - line);
         texts[NAME_TEXTS - 1] = (NAME_text){tab + 1, (size_t)((second ? second : end) - tab) - 1};
@@ -48,6 +58,7 @@ static int answer(const NAME_model *model, void **memory, size_t *room, const ch
 
 static int run(const NAME_model *model, int argc, char **argv) {
     double at_least = argc > 2 ? strtod(argv[2], NULL) : 0;
+    unsigned long lines = 0;
     size_t size = 0, text_room = 1 << 12, room = NAME_memory(1 << 12);
     char *text = malloc(text_room);
     void *memory = malloc(room);
@@ -61,7 +72,7 @@ static int run(const NAME_model *model, int argc, char **argv) {
             shown -= sign == '\n' && shown && text[shown - 1] == '\r';
             code = answer(model, &memory, &room, text, shown, at_least);
             if (!code) fwrite(text + shown, 1, size - shown, stdout);
-            size = 0, is_first = 0;
+            size = 0, is_first = 0, lines++;
         }
         if (size == text_room) {
             char *larger = text_room > SIZE_MAX / 2 ? NULL : realloc(text, 2 * text_room);
@@ -71,5 +82,7 @@ static int run(const NAME_model *model, int argc, char **argv) {
     }
     free(memory);
     free(text);
-    return code ? failed(code) : 0;
+    if (code != NO_TAB) return code ? failed(code) : 0;
+    fprintf(stderr, "NAME: line %lu has no tab between its two texts\n", lines);
+    return 2;
 }

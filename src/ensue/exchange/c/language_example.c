@@ -74,7 +74,17 @@ static const char USAGE[] = "[--generate TOKENS [SEED [TEMPERATURE]]] < TEXT";
 
 static int generates(int argc, char **argv) { return argc > 2 && argc < 6 && strcmp(argv[1], "--generate") == 0; }
 
-static int understands(int argc, char **argv) { return argc < 2 || generates(argc, argv); }
+static int is_whole(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
+
+static int is_number(const char *text) {
+    char *end;
+    return strtod(text, &end) >= 0 && end != text && !*end;
+}
+
+static int understands(int argc, char **argv) {
+    return argc < 2 || (generates(argc, argv) && is_whole(argv[2]) && (argc < 4 || is_whole(argv[3])) &&
+                        (argc < 5 || is_number(argv[4])));
+}
 
 static int run(const NAME_model *model, int argc, char **argv) {
     size_t size;

@@ -41,7 +41,8 @@ int NAME_open(NAME_model **model, const char *path) {
     }
     if (!code) {
         read = (uint32_t *)(((uintptr_t)made->allocated + 63) & ~(uintptr_t)63);
-        if (fread(read, sizeof *read, WORDS, file) != WORDS || fgetc(file) != EOF) code = NAME_DAMAGED;
+        if (fread(read, sizeof *read, WORDS, file) != WORDS || fgetc(file) != EOF)
+            code = ferror(file) ? NAME_NO_FILE : NAME_DAMAGED;
     }
     if (file) fclose(file);
     if (code) {
