@@ -16,16 +16,18 @@ from ensue.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ensue import nn
+    from ensue.annotation.teachers import distill
     from ensue.comparison import compare
     from ensue.exchange.exporting import export_run
     from ensue.exchange.importing import import_run
     from ensue.exchange.pushing import push
     from ensue.library import load, train
 
-__all__ = ["__version__", "compare", "export_run", "import_run", "load", "nn", "push", "train"]
+__all__ = ["__version__", "compare", "distill", "export_run", "import_run", "load", "nn", "push", "train"]
 
 MODULES = {
     "compare": "ensue.comparison",
+    "distill": "ensue.annotation.teachers",
     "load": "ensue.library",
     "train": "ensue.library",
     "import_run": "ensue.exchange.importing",

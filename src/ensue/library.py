@@ -84,15 +84,22 @@ def train(
 
     check_path("out", out)
     check_type("the device", device, str, "its name")
-    check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
-    for setting in settings:
-        check_type("a setting", setting, str, "a string")
     if threads is not None:
         check_whole("threads", threads, 1, MOST_THREADS)
-    for name, path in {"train": train, "valid": valid, "test": test}.items():
-        check_path(name, path)
-    chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
+    chosen = checked_recipe(recipe, settings, train=train, valid=valid, test=test)
     if reporter is None and (display := kernel_display()) is not None:
         reporter = NotebookReporter(display, task_entry(chosen.task).judged_by)
     train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
     return load(out, device=device)
+
+
+def checked_recipe(
+    recipe: str | Path | Recipe, settings: Mapping[str, Any] | Sequence[str], **paths: str | Path
+) -> Recipe:
+    """A recipe with these settings and paths of data. Raises EnsueError for a value of another type."""
+    check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
+    for setting in settings:
+        check_type("a setting", setting, str, "a string")
+    for name, path in paths.items():
+        check_path(name, path)
+    return with_paths(read_recipe(recipe, settings), **{name: str(path) for name, path in paths.items()})

@@ -19,8 +19,8 @@ from ensue.annotation.teachers import taught
 from ensue.errors import DataError
 from ensue.library import load
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.classification.teacher import read_answers, softened
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
+from ensue.tasks.words.teacher import read_answers, softened
 from ensue.training.run import begin_job
 from kept_runs.make import unpacked
 from training.tiny import run_tiny
@@ -193,7 +193,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
     Path("texts").mkdir()
     cases: list[tuple[list[object], str]] = [
         (["classify-bag", "--train", "data.tsv"], "Missing argument"),
-        ([runs / "topics", "tag-lstm", "--train", "data.tsv"], "a student is a classifier of texts; the recipe is"),
+        ([runs / "topics", "char-lstm", "--train", "data.tsv"], "a student is a classifier or tagger of texts; the"),
         ([runs / "names", "classify-bag", "--train", "data.tsv"], "the model is a tagger"),
         ([runs / "several", "classify-bag", "--train", "data.tsv"], "gives a text several labels"),
         ([runs / "topics", "classify-bag"], "no text to learn from: --train names texts with labels"),

@@ -3,30 +3,280 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ensue.arguments import check_path, check_share, check_type
 from ensue.data.documents import Document
+from ensue.data.sentences.sentence import Sentence, SourceLines
+from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, listed
-from ensue.library import load
+from ensue.library import checked_recipe, load
+from ensue.library import train as train_student
+from ensue.nn import viterbi_path
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import write_text
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
-from ensue.tasks.classification.teacher import read_answers, softened
 from ensue.tasks.classification.texts import document_source
+from ensue.tasks.contract.pipeline import Pipeline
+from ensue.tasks.labeling.data import best_tags, check_tags, labels_in, sentence_source
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.words.teacher import Shares, Told, read_answers, softened
+from ensue.text.labels import Labels
+from ensue.text.scheme_detection import SchemeDetector
+from ensue.text.schemes import convert
 
-WRITTEN = {"format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
-           "encoding": "utf-8"}  # fmt: skip
-"""How the written files are read; a text is `text`, those of a pair are `text1` and `text2`."""
+LEAST_SHARE = 1e-3
+"""The probabilities of a word's tags that are left out of a file have together at most this."""
+Numbers = NDArray[np.float64]
 
-Shares = Mapping[str, float]
-Row = tuple[Document, Sequence[str], Shares]
-"""A document, its labels, and the probabilities that are learned, if there are some."""
+
+class Example(NamedTuple):
+    """What a student reads: texts, or the words of a sentence, with their labels; of a pool without."""
+
+    read: tuple[str, ...]
+    labels: Sequence[str]
+    source: Any
+    """The document or sentence as teachers read it."""
+    group: str = ""
+
+    def error(self, message: str) -> DataError:
+        """A DataError with its place in front."""
+        source = self.source
+        return source.error(message) if isinstance(source, Sentence) else DataError(message, source.path, source.line)
+
+
+class Teacher(NamedTuple):
+    """The labels, or tags of words, that a teacher gives, and what it says: of each example a matrix (N, K), with one
+    row, or one for each word.
+    """
+
+    names: Sequence[str]
+    answers: Callable[[Sequence[Example]], Iterator[Numbers]]
+    of: Told | Labels | None = None
+    """The file, or the labels of a tagger."""
+
+    @classmethod
+    def told(cls, told: Told) -> Teacher:
+        """A file of answers, by what is read. Raises DataError if it has no answer for an example."""
+        names = sorted(told.names)
+
+        def written(examples: Sequence[Example]) -> Iterator[Numbers]:
+            for example in examples:
+                if example.read not in told.means:
+                    raise example.error(f"{told.path} has no answer for this text")
+                rows = told.means[example.read]
+                yield np.array([[shares.get(name, 0.0) for name in names] for shares in rows])
+
+        return cls(names, written, told)
+
+
+class Lessons(ABC):
+    """What students of a kind read and are told, by the recipe of one."""
+
+    written: ClassVar[Mapping[str, Any]]
+    """How its files are read: values of the recipe's table `[data]`."""
+
+    def __init__(self, recipe: Any) -> None:
+        self.recipe, self.data = recipe, recipe.data
+
+    @abstractmethod
+    def source(self, location: str, *, like: Any = None) -> Any:
+        """The labeled examples of a file, in the format of the training data `like`."""
+
+    @abstractmethod
+    def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
+        """The examples of a pool, which have no labels; it may be a file of answers."""
+
+    @abstractmethod
+    def examples(self, source: Any) -> Iterator[Example]:
+        """The labeled examples of a source."""
+
+    @abstractmethod
+    def teacher(self, path: str, device: str) -> Teacher:
+        """A run, or a file of answers. Raises EnsueError for one that cannot teach."""
+
+    @abstractmethod
+    def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
+        """The names of what is learned. Raises EnsueError for teachers that do not go together."""
+
+    @abstractmethod
+    def gold(self, example: Example) -> Sequence[str]:
+        """The names of an example's labels."""
+
+    @abstractmethod
+    def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
+        """The most probable labels by the probabilities (N, K) of these names."""
+
+    @abstractmethod
+    def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
+        """The line of an example in a file, with the probabilities that are learned, if there are some."""
+
+
+class TextLessons(Lessons):
+    """Texts, or pairs of texts, with a label each. An example is one row."""
+
+    written: ClassVar[Mapping[str, Any]] = {
+        "format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
+        "encoding": "utf-8",
+    }  # fmt: skip
+
+    def source(self, location: str, *, like: Any = None) -> Any:
+        if like is not None:
+            return document_source(self.data, location, like=like.layout)
+        return document_source(self.data, location, group=self.data.group)
+
+    def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
+        if is_told:
+            return (Example(answer.texts, (), Document(answer.texts, path=pool)) for answer in read_answers(pool))
+        data = self.data.model_copy(update={"format": "auto", "labels": ""})
+        return self.examples(document_source(data, pool, is_labeled=False))
+
+    def examples(self, source: Any) -> Iterator[Example]:
+        return (Example(document.texts, document.labels, document, document.group) for document in source)
+
+    def teacher(self, path: str, device: str) -> Teacher:
+        if Path(path).is_file():
+            return Teacher.told(Told(path, lambda answer: answer.texts))
+        pipeline = load(path, kind=ClassificationPipeline, device=device)
+        if pipeline.labels.multiple:
+            raise EnsueError(f"{path}: gives a text several labels; expected a teacher that gives one")
+
+        def said(examples: Sequence[Example]) -> Iterator[Numbers]:
+            for answer in pipeline.classify(example.source for example in examples):
+                yield answer.probabilities.astype(np.float64)[None]
+
+        return Teacher(pipeline.labels.names, said)
+
+    def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
+        names = sorted({name for teacher in teachers.values() for name in teacher.names})
+        for example in labeled:
+            if len(example.labels) > 1:
+                raise example.error(_unknown(example.labels, names))
+        return names
+
+    def gold(self, example: Example) -> Sequence[str]:
+        return example.labels
+
+    def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
+        return (names[int(shares[0].argmax())],)
+
+    def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
+        texts = ["text"] if len(example.read) == 1 else ["text1", "text2"]
+        row: dict[str, Any] = dict(zip(texts, example.read, strict=True))
+        row["label"] = labels[0] if len(labels) == 1 else list(labels)
+        if shares:
+            row["probabilities"] = shares[0]
+        if self.data.group:
+            row["group"] = example.group or example.read[0]
+        return row
+
+
+class WordLessons(Lessons):
+    """Sentences with a label for each word, which is a row; what is learned are tags."""
+
+    written: ClassVar[Mapping[str, Any]] = {
+        "format": "json",
+        "words": "tokens",
+        "labels": "labels",
+        "encoding": "utf-8",
+    }
+    labels: Labels
+    """Those that teachers give, in the scheme of the training data."""
+
+    def __init__(self, recipe: LabelingRecipe) -> None:
+        super().__init__(recipe)
+        if recipe.data.label_columns or recipe.data.nested:
+            raise EnsueError("a student has one column of labels, whose spans do not overlap")
+        self.documents: dict[tuple[str, int], int] = {}
+
+    def source(self, location: str, *, like: Any = None) -> Any:
+        return sentence_source(self.recipe, location, like=None if like is None else like.format)
+
+    def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
+        found: Iterable[Sentence] = SentenceSource(pool, encoding=self.data.encoding, splitter=self.data.splitter)
+        if is_told:
+            answers = read_answers(pool, of_words=True)
+            found = (Sentence(answer.texts, source=SourceLines(pool)) for answer in answers)
+        return (Example(sentence.words, (), sentence) for sentence in found if sentence.words)
+
+    def examples(self, source: Any) -> Iterator[Example]:
+        column, group = self.data.label_column or None, self.data.group
+        for sentence in source:
+            if sentence.words:
+                of = source.format.group(sentence, group) if group else ""
+                yield Example(sentence.words, source.format.labels(sentence, column), sentence, of)
+
+    def teacher(self, path: str, device: str) -> Teacher:
+        if Path(path).is_file():
+            return Teacher.told(Told(path, lambda answer: answer.texts, of_words=True))
+        pipeline = load(path, kind=LabelingPipeline, device=device)
+        if not isinstance(pipeline.labels, Labels):
+            raise EnsueError(f"{path}: has several heads; expected a teacher of one column of labels")
+
+        def said(examples: Sequence[Example]) -> Iterator[Numbers]:
+            for answer in pipeline.label((example.source for example in examples), confidence=True):
+                assert answer.posterior is not None
+                yield answer.posterior.marginals.astype(np.float64)
+
+        return Teacher(pipeline.labels.symbols, said, pipeline.labels)
+
+    def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
+        tags = {name for teacher in teachers.values() for name in teacher.names}
+        detector, scheme = SchemeDetector(), None
+        for example in labeled:
+            detector.feed(example.labels, example.source.line)
+        for teacher in () if labeled else teachers.values():
+            scheme = scheme or (teacher.of.scheme if isinstance(teacher.of, Labels) else None)
+            for rows in teacher.of.means.values() if isinstance(teacher.of, Told) else ():
+                detector.feed(best_tags(rows))
+        scheme = scheme or detector.result(self.data.train or None)
+        written = tags if scheme is None else {name for tag in tags for name in convert([tag], scheme)}
+        self.labels = labels = labels_in(self.recipe.head.scheme, sorted(written), scheme)
+        for path, teacher in teachers.items():
+            if isinstance(teacher.of, Told):
+                check_tags(teacher.of, labels)
+            elif isinstance(teacher.of, Labels) and teacher.of.tag_scheme != labels.tag_scheme:
+                found, wanted = (one.tag_scheme or "plain labels" for one in (teacher.of, labels))
+                raise EnsueError(f"{path}: gives {found}, the student learns {wanted} (head.scheme)")
+        return labels.symbols
+
+    def gold(self, example: Example) -> Sequence[str]:
+        scheme = self.labels.tag_scheme
+        return convert(example.labels, scheme) if scheme else example.labels
+
+    def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
+        legal = self.labels.legal()
+        path = shares.argmax(1)
+        if legal is not None:
+            with np.errstate(divide="ignore"):
+                path = viterbi_path(np.log(np.maximum(shares, 1e-12)), *(np.log(part.astype(float)) for part in legal))
+        return self.labels.decode(path.tolist())
+
+    def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
+        sentence = example.source
+        row: dict[str, Any] = {name: list(sentence.column(name)) for name in self.recipe.features.columns}
+        row |= {"tokens": list(example.read), "labels": list(labels)}
+        if shares:
+            least = LEAST_SHARE / len(self.labels)
+            row["probabilities"] = [{tag: share for tag, share in of.items() if share >= least} for of in shares]
+        if self.data.group:
+            row["group"] = example.group or " ".join(example.read)
+        if self.data.context_words and sentence.document is not None:
+            place = (sentence.source.name, sentence.document)
+            row["document"] = self.documents.setdefault(place, len(self.documents))
+        return row
+
+
+LESSONS: Mapping[str, type[Lessons]] = {"classification": TextLessons, "labeling": WordLessons}
+"""By the name of the task."""
 
 
 def taught(
@@ -45,45 +295,46 @@ def taught(
 
     A teacher is a run, or a file of answers. The student learns the mean of what they say, at this temperature, of the
     recipe's training texts and of the others of `pool`, which have no labels; it may be a teacher's file. The label of
-    a training text counts `gold`, and the teachers the rest. Raises EnsueError for a recipe or a teacher that is not of
-    one label a text, for texts and labels that a teacher does not know, and for files that would be lost.
+    a text or word counts `gold`, and the teachers the rest. Raises EnsueError for a recipe or a teacher that is not of
+    one label a text or word, for texts and labels that a teacher does not know, and for files that would be lost.
     """
     if not teachers:
         raise EnsueError("expected teachers and the recipe of the student: ensue distill TEACHER ... RECIPE")
-    if not isinstance(recipe, ClassificationRecipe):
-        raise EnsueError(f"a student is a classifier of texts; the recipe is that of a {recipe.what}")
-    data, reporter = recipe.data, reporter or Reporter()
+    if recipe.task not in LESSONS:
+        raise EnsueError(f"a student is a classifier or tagger of texts; the recipe is that of a {recipe.what}")
+    lessons, reporter = LESSONS[recipe.task](recipe), reporter or Reporter()
+    data = lessons.data
     parts = ["train", *(part for part in ("valid", "test") if getattr(data, part))]
     files = {part: beside(out, f"taught-{part}") for part in parts}
     check_lost([*teachers, data.train, data.valid, data.test, pool], out, list(files.values()), overwrite=overwrite)
-    labeled = document_source(data, data.train, group=data.group) if data.train else None
-    documents = [] if labeled is None else list(labeled)
+    labeled = lessons.source(data.train) if data.train else None
+    examples = [] if labeled is None else list(lessons.examples(labeled))
+    num_labeled = len(examples)
     if pool:
-        there = {document.texts for document in documents}
-        documents += [document for document in _pooled(pool, data, teachers) if document.texts not in there]
-    if not documents:
+        there = {example.read for example in examples}
+        pooled = lessons.pooled(pool, is_told=pool in teachers)
+        examples += [example for example in pooled if example.read not in there]
+    if not examples:
         raise EnsueError("no text to learn from: --train names texts with labels, --pool texts without")
-    asked = {teacher: _teacher(teacher, device) for teacher in teachers}
-    names = sorted(set().union(*(known for known, _ in asked.values())))
-    for document in documents:
-        if len(document.labels) > 1 or not set(document.labels) <= set(names):
-            found = f"the label {listed(document.labels)}; the teachers give one of {listed(names)}"
-            raise DataError(found, document.path, document.line)
-    like, rows = None if labeled is None else labeled.layout, dict[str, Iterator[Row]]()
-    for part in parts[1:]:
-        source = document_source(data, getattr(data, part), like=like)
-        rows[part] = ((document, document.labels, {}) for document in source)
-    told = []
-    for teacher, (_, answers) in asked.items():
+    asked = {teacher: lessons.teacher(teacher, device) for teacher in teachers}
+    names = lessons.names(examples[:num_labeled], asked)
+    for example in examples[:num_labeled]:
+        if wrong := sorted({*lessons.gold(example)} - {*names}):
+            raise example.error(_unknown(wrong, names))
+    rows = {part: lessons.examples(lessons.source(getattr(data, part), like=labeled)) for part in parts[1:]}
+    answers = []
+    for teacher, found in asked.items():
         if not Path(teacher).is_file():
-            reporter.noted(f"{teacher} reads {len(documents):,} texts")
-        told.append(list(answers(documents)))
-    rows["train"] = _mixed(documents, told, names, gold=gold, temperature=temperature)
+            reporter.noted(f"{teacher} reads {len(examples):,} texts")
+        answers.append(_aligned(found, examples, names))
+    lines = {"train": _mixed(lessons, examples, zip(*answers, strict=True), names, gold=gold, temperature=temperature)}
+    lines |= {part: (lessons.line(each, each.labels, ()) for each in held_out) for part, held_out in rows.items()}
+    whole = {part: [json.dumps(row, ensure_ascii=False) + "\n" for row in of] for part, of in lines.items()}
     for part, path in files.items():
-        write_lines(path, _lines(rows[part], is_grouped=bool(data.group)))
+        write_lines(path, whole[part])
     group = {"data.group": "group"} if data.group else {}
     paths = {f"data.{part}": str(path) for part, path in files.items()}
-    own = {f"data.{key}": value for key, value in WRITTEN.items()}
+    own = {f"data.{key}": value for key, value in lessons.written.items()}
     return read_recipe(recipe, {**own, **group, **paths, "data.teacher": str(files["train"])})
 
 
@@ -114,62 +365,74 @@ def check_lost(given: Sequence[str], out: Path, files: Sequence[Path], *, overwr
         raise EnsueError(f"{there}: is there already; --overwrite replaces it")
 
 
-def _pooled(pool: str, data: ClassificationData, teachers: Sequence[str]) -> Iterable[Document]:
-    if pool in teachers:
-        return (Document(answer.texts, path=pool) for answer in read_answers(pool))
-    return document_source(data.model_copy(update={"format": "auto", "labels": ""}), pool, is_labeled=False)
+def _unknown(labels: Sequence[str], names: Sequence[str]) -> str:
+    return f"the label {listed(labels)}; the teachers give one of {listed(names)}"
 
 
-def _teacher(teacher: str, device: str) -> tuple[set[str], Callable[[Sequence[Document]], Iterator[Shares]]]:
-    """The labels that a teacher gives, and what it says of each document: a file is searched, a run is asked."""
-    if Path(teacher).is_file():
-        known = {answer.texts: answer.probabilities for answer in read_answers(teacher)}
-
-        def written(documents: Sequence[Document]) -> Iterator[Shares]:
-            for document in documents:
-                if document.texts not in known:
-                    raise DataError(f"{teacher} has no answer for this text", document.path, document.line)
-                yield known[document.texts]
-
-        return set().union(*known.values()), written
-    pipeline = load(teacher, kind=ClassificationPipeline, device=device)
-    names = pipeline.labels.names
-    if pipeline.labels.multiple:
-        raise EnsueError(f"{teacher}: gives a text several labels; expected a teacher that gives one")
-
-    def said(documents: Sequence[Document]) -> Iterator[Shares]:
-        for answer in pipeline.classify(documents):
-            yield dict(zip(names, answer.probabilities.astype(np.float64).tolist(), strict=True))
-
-    return set(names), said
+def _aligned(teacher: Teacher, examples: Sequence[Example], names: Sequence[str]) -> Iterator[Numbers]:
+    """What a teacher says of each example, for these names in their order."""
+    places = [names.index(name) for name in teacher.names]
+    for found in teacher.answers(examples):
+        wide = np.zeros((len(found), len(names)))
+        wide[:, places] = found
+        yield wide
 
 
 def _mixed(
-    documents: Sequence[Document],
-    told: Sequence[Sequence[Shares]],
+    lessons: Lessons,
+    examples: Sequence[Example],
+    answers: Iterable[Sequence[Numbers]],
     names: Sequence[str],
     *,
     gold: float,
     temperature: float,
-) -> Iterator[Row]:
-    """Each document with its label, or the teachers' most probable one, and the probabilities that are learned."""
-    for document, *answers in zip(documents, *told, strict=True):
-        table = np.array([[answer.get(name, 0.0) for name in names] for answer in answers])
-        shares, labels = softened(table, temperature).mean(0), document.labels
+) -> Iterator[dict[str, Any]]:
+    """The line of each example with its labels, or the teachers' most probable ones, and the probabilities that are
+    learned.
+    """
+    for example, told in zip(examples, answers, strict=True):
+        shares, labels = softened(np.array(told), temperature).mean(0), example.labels
         if labels:
-            shares = (1 - gold) * shares + gold * (np.array(names) == labels[0])
-        rounded = {name: float(f"{share:.6g}") for name, share in zip(names, shares.tolist(), strict=True)}
-        yield document, labels or (names[int(shares.argmax())],), rounded
+            own = np.array(names) == np.array(lessons.gold(example))[:, None]
+            shares = (1 - gold) * shares + gold * own
+        rows = [{name: float(f"{share:.6g}") for name, share in zip(names, of, strict=True)} for of in shares.tolist()]
+        yield lessons.line(example, labels or lessons.best(shares, names), rows)
 
 
-def _lines(rows: Iterable[tuple[Document, Sequence[str], Mapping[str, float]]], *, is_grouped: bool) -> Iterator[str]:
-    """A JSON line for each document."""
-    for document, labels, shares in rows:
-        names = ["text"] if len(document.texts) == 1 else ["text1", "text2"]
-        row: dict[str, Any] = dict(zip(names, document.texts, strict=True))
-        row["label"] = labels[0] if len(labels) == 1 else list(labels)
-        if shares:
-            row["probabilities"] = shares
-        if is_grouped:
-            row["group"] = document.group or document.texts[0]
-        yield json.dumps(row, ensure_ascii=False) + "\n"
+def distill(
+    teachers: str | Path | Sequence[str | Path],
+    recipe: str | Path | Recipe,
+    *,
+    out: str | Path,
+    train: str | Path = "",
+    pool: str | Path = "",
+    valid: str | Path = "",
+    test: str | Path = "",
+    gold: float = 0.5,
+    temperature: float = 1.0,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    overwrite: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> Pipeline:
+    """Trains a student of these teachers (runs, or files of answers), and returns it, as `ensue distill` does.
+
+    `train` are texts with labels, `pool` texts without; one of them is enough. The label of a text counts `gold` (0 to
+    1), the teachers the rest, and their logits are divided by `temperature`. The data of the student are written beside
+    `out`. Other arguments are those of `ensue.train`. Raises an `EnsueError` of one line for mistakes of the caller.
+    """
+    several = [teachers] if isinstance(teachers, str | Path) else list(teachers)
+    for path in several:
+        check_path("a teacher", path)
+    check_path("out", out)
+    check_path("pool", pool)
+    check_share("gold", gold)
+    check_type("temperature", temperature, (int, float), "a number")
+    if not 0.01 <= temperature <= 100:
+        raise EnsueError(f"temperature must be 0.01 to 100, found {temperature}")
+    student = taught(
+        list(map(str, several)), checked_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
+        pool=str(pool), gold=gold, temperature=temperature, overwrite=overwrite, device=device, reporter=reporter,
+    )  # fmt: skip
+    return train_student(student, out=out, overwrite=overwrite, device=device, threads=threads, reporter=reporter)

@@ -104,7 +104,7 @@ def train(
 def distill(
     teachers: Annotated[
         list[str],
-        typer.Argument(help="Runs of classifiers, or files of answers (predict --json).", show_default=False),
+        typer.Argument(help="Runs of classifiers or taggers, or files of answers.", show_default=False),
     ],
     recipe: Annotated[str, typer.Argument(help="The student's recipe: a name or a TOML file.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it.", show_default=False)],
@@ -125,7 +125,7 @@ def distill(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Train a small classifier on what larger ones say. Go on with: ensue train --resume --out OUT"""
+    """Train a small classifier or tagger on what larger ones say. Go on with: ensue train --resume --out OUT"""
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     lessons = {"pool": pool, "gold": gold, "temperature": temperature}
     _learn(teachers, chosen, out, lessons, overwrite=overwrite, device=device, threads=threads)

@@ -40,7 +40,8 @@ class TagHead(nn.Module, ABC):
     """A linear map to a score for each tag and position, the emissions, with a loss and a way to choose tags.
 
     In every method `h` are the features of words, `emissions` (B, T, K) are scores, `mask` (B, T) is True on real
-    positions (None: all), and `tags` (B, T) are ids, `PADDING` where `mask` is False.
+    positions (None: all), and `tags` (B, T) are ids, `PADDING` where `mask` is False. For a loss they may also be
+    probabilities (B, T, K), zeros where `mask` is False.
     """
 
     def __init__(self, d_in: int, num_tags: int) -> None:
@@ -66,16 +67,12 @@ class TagHead(nn.Module, ABC):
         frequencies = torch.from_numpy(counts + 1.0)
         self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
 
-    def total_nats(
-        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"] | None
-    ) -> Tensor:
+    def total_nats(self, h: Float[Tensor, "B T d"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
         """The loss in nats, summed over all real positions: a scalar."""
         return self.nats(self.emissions(h), tags, mask)
 
     @abstractmethod
-    def nats(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
-    ) -> Tensor:
+    def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
         """`total_nats` of these emissions."""
 
     def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
@@ -134,13 +131,15 @@ class SoftmaxTagHead(TagHead):
         super().__init__(d_in, num_tags)
         self.label_smoothing = label_smoothing
 
-    def nats(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
-    ) -> Tensor:
+    def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
+        if tags.is_floating_point():
+            real = tags.any(-1)
+            emissions, tags = emissions[real], tags[real]
+        else:
+            emissions, tags = emissions.flatten(0, 1), tags.flatten()
         return F.cross_entropy(
-            emissions.flatten(0, 1), tags.flatten(), ignore_index=PADDING, reduction="sum",
-            label_smoothing=self.label_smoothing,
-        )  # fmt: skip
+            emissions, tags, ignore_index=PADDING, reduction="sum", label_smoothing=self.label_smoothing
+        )
 
 
 class ViterbiTagHead(SoftmaxTagHead):
@@ -198,9 +197,9 @@ class CRFTagHead(TagHead):
         super().__init__(d_in, num_tags)
         self.crf = LinearChainCRF(num_tags, legal=legal)
 
-    def nats(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
-    ) -> Tensor:
+    def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
+        if tags.is_floating_point():
+            return self.crf.expected_nats(emissions, tags, mask)
         return self.crf.nats(emissions, tags.clamp(min=0), mask).sum()
 
     def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:

@@ -3,6 +3,7 @@
 `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: every list of strings as long as the tokens is a column, under
 its key. `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`, or `[0, 3, "PER"]` as doccano writes
 it: the text is split into words, which end where a span ends, and each list of spans is a column of labels.
+Neighbors with the same whole number as "document" are of one document.
 """
 
 from __future__ import annotations
@@ -67,14 +68,15 @@ class JsonSentences(Format):
         line, source = record.line, SourceLines(name, record.before + record.text + behind)
         try:
             content = _checked_content(record.text)
-            key = self._words_key(content)
+            key, number = self._words_key(content), content.get("document")
+            document = number if type(number) is int else None
             if isinstance(content[key], list):
-                return Sentence(tuple(content[key]), _token_columns(content, key), line, source)
+                return Sentence(tuple(content[key]), _token_columns(content, key), line, source, document)
             words, found = self._cut(content, key)
             columns = {column: self._labels(words, here) for column, here in found.items()}
         except ValueError as error:
             raise DataError(str(error), name, line) from None
-        return Sentence(tuple([word.text for word in words]), columns, line, source)
+        return Sentence(tuple([word.text for word in words]), columns, line, source, document)
 
     def _words_key(self, record: Content) -> str:
         """The key of the tokens or the text."""

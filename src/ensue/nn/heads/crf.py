@@ -16,6 +16,9 @@ from ensue.nn.heads.chain import log_partition, marginals, score
 from ensue.nn.heads.paths import k_best, viterbi
 from ensue.nn.heads.single_chain import ChainScores
 
+LEAST_SHARE = 1e-12
+"""Probabilities of a teacher are at least this, so that each legal path has one."""
+
 
 class LegalTags(NamedTuple):
     """The legal paths: tags that begin a path, pairs of neighbors (row i before column j), tags that end a path."""
@@ -90,6 +93,24 @@ class LinearChainCRF(nn.Module):
         their scheme can go on: illegal paths are left out of Z, not of the score.
         """
         return self.log_partition(emissions, mask) - self.score(emissions, tags, mask)
+
+    def expected_nats(
+        self, emissions: Float[Tensor, "B T K"], shares: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, ""]:
+        """The expected `nats` of all rows together, for paths y that a teacher draws by its probabilities of tags:
+
+            q(y) = Π_t shares_t[y_t] / Σ_y' Π_t shares_t[y'_t], over the legal y
+
+        Its expected counts of tags, pairs and ends are the derivatives of the logarithm of that sum. No gradient
+        reaches `shares`.
+        """
+        own = (emissions, self.start, self.transitions, self.end)
+        with torch.enable_grad():
+            ends = (torch.zeros_like(part).masked_fill(part == -torch.inf, -torch.inf) for part in self.chain())
+            logs = tuple(part.detach().requires_grad_() for part in (shares.clamp(min=LEAST_SHARE).log(), *ends))
+            counts = torch.autograd.grad(log_partition(logs[0], logs[1], logs[2], logs[3], mask).sum(), logs)
+        scores = torch.stack([(part * count).sum() for part, count in zip(own, counts, strict=True)]).sum()
+        return self.log_partition(emissions, mask).sum() - scores
 
     def marginals(
         self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None

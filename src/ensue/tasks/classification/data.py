@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -21,13 +21,13 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.classification.task import ClassifiedFrames, ClassifiedTexts
-from ensue.tasks.classification.teacher import read_answers
 from ensue.tasks.classification.texts import ReadTexts, TextReader, describe_reading, document_source, subword_reader
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
+from ensue.tasks.words.teacher import Answer, Told
 from ensue.text.labels import Classes
 
 DOCUMENTS = 1_000
@@ -129,41 +129,28 @@ class DocumentData(WordsData[Documents]):
         self.reader = TextReader.of(recipe, self.num_texts, self.subwords)
         key = [self.fingerprint, recipe.most_read, self.reader.blanks]
         self.split = Split.kept(Documents, data, key, lambda: self._split(source))
-        self.answers = self._answers() if data.teacher else {}
+        self.answers = Told(data.teacher, self._words_of) if data.teacher else None
         if not recipe.features.vectors:  # whose places the first process keeps, too
             ranks().end_turn()
         self.multiple = any(
             part is not None and bool((part.labels.lengths != 1).any()) for part in (self.split.train, self.split.valid)
         )
 
-    def _answers(self) -> dict[Any, dict[str, float]]:
-        """The mean of what the teacher says of each text, by its words."""
-        found: dict[Any, list[Mapping[str, float]]] = {}
-        for answer in read_answers(self.recipe.data.teacher):
-            read = self.reader.read(Document(answer.texts, path=self.recipe.data.teacher)).words
-            found.setdefault(tuple(map(tuple, read)), []).append(answer.probabilities)
-        return {
-            words: {name: sum(one.get(name, 0.0) for one in told) / len(told) for name in set().union(*told)}
-            for words, told in found.items()
-        }
+    def _words_of(self, answer: Answer) -> tuple[tuple[str, ...], ...]:
+        read = self.reader.read(Document(answer.texts, path=self.recipe.data.teacher)).words
+        return tuple(map(tuple, read))
 
     def soft_targets(self, labels: Classes) -> NDArray[np.float32] | None:
         """The probability of each label of the training texts (N, K); None without a teacher. A text of which it says
         nothing has its own label. Raises DataError if it speaks of none, and for texts with several labels.
         """
-        path, train, found = self.recipe.data.teacher, self.split.train, 0
-        if not path:
+        train = self.split.train
+        if self.answers is None:
             return None
         if labels.multiple:
-            raise DataError("a teacher is for one label a text; some training texts have several", path)
-        matrix = labels.matrix(train.labels).astype(np.float32)
-        for row, words in zip(matrix, zip(*train.texts, strict=True), strict=True):
-            if (shares := self.answers.get(words)) is not None:
-                row[:] = [shares.get(name, 0.0) for name in labels.names]
-                found += 1
-        if not found:
-            raise DataError("says nothing of the training texts", path)
-        return matrix
+            raise DataError("a teacher is for one label a text; some training texts have several", self.answers.path)
+        own = labels.matrix(train.labels).astype(np.float32)
+        return self.answers.put(zip(*train.texts, strict=True), own, range(len(own)), labels.ids)
 
     def _split(self, source: DocumentSource) -> Split[Documents]:
         """All documents, read from files."""
@@ -238,7 +225,7 @@ class DocumentData(WordsData[Documents]):
         data, split = self.recipe.data, self.split
         lines = [f"- training: `{data.train}` ({self.layout}), {len(split.train):,} texts; {self.protocol()}"]
         lines.append(f"- validation: {split.valid_from}" + (f", {len(split.valid):,} texts" if split.valid else ""))
-        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different texts"] if data.teacher else []
+        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different texts"] if self.answers else []
         return [*lines, *([f"- test: `{data.test}`, {len(split.test):,} texts"] if split.test else [])]
 
     def python(self) -> list[str]:

@@ -64,7 +64,7 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
     def _classes(self, data: DocumentData | ClassifiedSeriesData) -> Classes:
         """The labels of the training data, and of a teacher. Raises DataError if there are no two."""
         train = data.split.train
-        names = set(train.label_counts).union(*getattr(data, "answers", {}).values())
+        names = {*train.label_counts, *getattr(getattr(data, "answers", None), "names", ())}
         if len(names) < 2:
             only = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
             raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)

@@ -18,7 +18,7 @@ from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.formats import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import SentenceSource
-from ensue.errors import DataError, RecipeError
+from ensue.errors import DataError, RecipeError, listed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
@@ -29,10 +29,11 @@ from ensue.tasks.labeling.task import SENTENCES
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors, with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
+from ensue.tasks.words.teacher import Shares, Told
 from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, TaggerLabels, learned_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import DEEPER, OUTSIDE, Scheme, Span, encode, layers, position, spans
+from ensue.text.schemes import DEEPER, OUTSIDE, SCHEMES, Scheme, Span, convert, encode, layers, position, spans
 
 
 class WordLabels(Sequence[list[Any]]):
@@ -216,6 +217,33 @@ def labels_in(wanted: str, names: Sequence[str], scheme: Scheme | None) -> Label
     return Labels(names, scheme=scheme, tag_scheme=tag_scheme)
 
 
+def with_tags(labels: Labels, tags: Iterable[str]) -> Labels:
+    """The labels, with those that their file would have for other tags: plain labels, or spans of other classes."""
+    known = {position(name).label for name in labels.names}
+    new = {tag for tag in tags if labels.scheme is None or position(tag).label not in known}
+    named = new if labels.scheme is None else {name for tag in new for name in convert([tag], labels.scheme)}
+    together = sorted({*labels.names, *named})
+    return Labels(together, scheme=labels.scheme, tag_scheme=labels.tag_scheme)
+
+
+def best_tags(rows: Sequence[Shares]) -> list[str]:
+    """The most probable tag of each word."""
+    return [max(shares, key=shares.__getitem__) for shares in rows]
+
+
+def check_tags(told: Told, labels: Labels) -> None:
+    """Raises DataError unless the answers are about these tags, in their scheme."""
+    wrong = sorted(told.names - labels.tags.ids.keys())
+    detector = SchemeDetector(tolerated=1.0)
+    for rows in told.means.values():
+        detector.feed(best_tags(rows))
+    found = detector.result(told.path) if labels.tag_scheme and not wrong else None
+    if wrong or (found and labels.tag_scheme and SCHEMES[found].different != SCHEMES[labels.tag_scheme].different):
+        what = f"speaks of the tags {listed(wrong)}" if wrong else f"speaks of tags in the scheme {found}"
+        wanted = f"the student learns {labels.tag_scheme or listed(labels.names)}"
+        raise DataError(f"{what}; {wanted}{' (head.scheme)' if labels.tag_scheme else ''}", told.path)
+
+
 def is_free(span: Span, others: Sequence[Span]) -> bool:
     """Whether a span has no word of others."""
     return all(span.end <= other.start or other.end <= span.start for other in others)
@@ -249,6 +277,7 @@ class SentenceData(WordsData[Sentences]):
         rehearsed = [self.kept.origin.fingerprint] if self.kept is not None and recipe.tuning.rehearse else []
         key = [self.fingerprint, recipe.most_read, recipe.features.columns, rehearsed]
         self.split = Split.kept(Sentences, data, key, lambda: self._split(source))
+        self.answers = Told(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
         """All sentences, read from files, and the labels that are learned."""
@@ -357,7 +386,22 @@ class SentenceData(WordsData[Sentences]):
         if self.recipe.data.nested:
             return NestedLabels(columns[""])
         found = columns[""][0].labels
+        if self.answers is not None:
+            found = with_tags(found, self.answers.names)
         return found if self.kept is None else self.kept.labels(found)
+
+    def soft_targets(self, labels: Labels) -> NDArray[np.float32] | None:
+        """The probability of each tag of the training words (N, K), one sentence after another; None without a teacher.
+        A sentence of which it says nothing has its own labels. Raises DataError if it speaks of none, and of other
+        tags.
+        """
+        if self.answers is None:
+            return None
+        check_tags(self.answers, labels)
+        train = self.split.train
+        ids = np.array([tag for of in train.labels for tag in labels.encode(of)], np.int64)
+        own = (ids[:, None] == np.arange(len(labels))).astype(np.float32)
+        return self.answers.put(train.texts, own, train.texts.starts[:-1], labels.tags.ids)
 
     def parts(self, labels: TaggerLabels) -> TaggerParts:
         """The parts of a new model."""
@@ -408,6 +452,7 @@ class SentenceData(WordsData[Sentences]):
         lines = [f"- training: `{data.train}` ({self.format.name}), {split.train}", f"- validation: {split.valid_from}"]
         if split.valid:
             lines[-1] += f", {split.valid}"
+        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different sentences"] if self.answers else []
         return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
     def python(self) -> list[str]:

@@ -40,7 +40,8 @@ class LabelingJob(LabelsJob[Tagger, Any]):
         self.parts = data.parts(data.labels()) if run is None else data.parts_of(run)
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         train = data.encoded(self.split.train, self.parts)
-        self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key)
+        soft = data.soft_targets(self.parts.labels) if isinstance(data, SentenceData) else None
+        self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft)
 
     def prepare(self, model: Tagger) -> None:
         def paths(number: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:

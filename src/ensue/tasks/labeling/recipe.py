@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
+from ensue.models.specification import Path
 from ensue.models.word_specification import (
     ColumnName,
     PathHeadSpecification,
@@ -38,6 +39,10 @@ class LabelingData(DividedData):
     """The largest number of layers of a class, for spans that overlap. Each class has a head, and spans of one class
     that overlap are in several layers, each with a head. 0: spans do not overlap.
     """
+    teacher: Path = ""
+    """A file of JSON lines with `tokens` and `probabilities` of the tags of each. What it says of training sentences is
+    learned in place of their labels (`ensue distill`).
+    """
     splitter: Splitter = "treebank"
     """How running text is cut into words, in prediction and in data that have text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
@@ -47,6 +52,8 @@ class LabelingData(DividedData):
     def _one_column(self) -> Self:
         if self.nested and self.label_columns:
             raise ValueError("has nested for several columns of labels; expected one column of spans")
+        if self.teacher and (self.nested or self.label_columns):
+            raise ValueError("has a teacher, which is for one column of labels whose spans do not overlap")
         return self
 
     @property

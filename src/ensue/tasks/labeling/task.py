@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts
+from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, side_by_side
 from ensue.data.kept_columns import Kept, in_cache
 from ensue.data.parallel import batched
 from ensue.data.sentences.sentence import Sentence
@@ -96,7 +96,7 @@ def _rows(sentence: Sentence, right: Sequence[Any], said: Sequence[Any]) -> Iter
 @dataclass(frozen=True)
 class TaggedBatch(Batch):
     """Passages, the places of the sentences in them (None: each passage is a sentence), and the tags (S, L), `PADDING`
-    for padding.
+    for padding; or a teacher's probabilities of tags (S, L, K), zeros for padding.
     """
 
     words: Words | Frames
@@ -128,7 +128,8 @@ class Labeled(Protocol):
 
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
     """Labeling in batches of sentences of similar length; judged by the F1 of spans, or by accuracy
-    for plain labels. `key` is the digest of training data in the cache (`Split.key`).
+    for plain labels. `key` is the digest of training data in the cache (`Split.key`). `soft` (N, K) are a teacher's
+    probabilities of the tags of all words.
     """
 
     def __init__(
@@ -139,7 +140,9 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         sizes: BatchSizes,
         *,
         key: str = "",
+        soft: NDArray[np.float32] | None = None,
     ) -> None:
+        self.soft = soft
         self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         self.tags = tags_of(train, labels, key)
@@ -153,8 +156,12 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         if not self.passages.are_sentences:
             sentences = placed(self.passages.places(own, among=rows), device)
         numbers, among = self.passages.numbers(own), self.passages.numbers(rows)
-        tags = on_device(self.tags.padded(numbers, fill=PADDING, among=among), device)
-        return TaggedBatch(self.train.batch(rows, device, cut), sentences, tags)
+        if self.soft is None:
+            targets: NDArray[Any] = self.tags.padded(numbers, fill=PADDING, among=among)
+        else:
+            places, real = side_by_side(self.tags.starts, self.tags.lengths, numbers, among=among)
+            targets = self.soft[places] * real[..., None]
+        return TaggedBatch(self.train.batch(rows, device, cut), sentences, on_device(targets, device))
 
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.words, batch.tags, batch.sentences), None
