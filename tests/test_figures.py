@@ -34,7 +34,7 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 81_384,
+    "Python lines of `src`": 81_753,
     "files of `src`": 595,
     "files of `tasks`": 153,
     "files loose in `tasks`": 2,

@@ -236,25 +236,30 @@ JSON = st.recursive(
     max_leaves=4,
 )
 SHARES = st.dictionaries(st.text(max_size=2), st.sampled_from([0, 0.5, 1, 1e-9]), max_size=3) | JSON
-NAMES = st.sampled_from(["text", "texts", "text1", "text2", "probabilities"])
-OBJECTS = st.dictionaries(NAMES, JSON, max_size=3) | st.fixed_dictionaries({"text": JSON, "probabilities": SHARES})
+NAMES = st.sampled_from(["text", "texts", "text1", "text2", "tokens", "probabilities"])
+OBJECTS = (
+    st.dictionaries(NAMES, JSON, max_size=3)
+    | st.fixed_dictionaries({"text": JSON, "probabilities": SHARES})
+    | st.fixed_dictionaries({"tokens": st.lists(st.text(max_size=2)) | JSON, "probabilities": st.lists(SHARES)})
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3))
-def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str]) -> None:
+@given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3), st.booleans())
+def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str], of_words: bool) -> None:
     path = tmp_path / "told.jsonl"
     path.write_text("\n".join(found), encoding="utf-8", errors="replace")
     try:
-        answers = list(read_answers(path))
+        answers = list(read_answers(path, of_words=of_words))
     except DataError as error:
         where = str(error)
     else:
         where, whole = f"{path}:", json.dumps(answers, ensure_ascii=False)
         assert whole.encode().decode() == whole
         for answer in answers:
-            assert 1 <= len(answer.texts) <= 2
-            assert sum(answer.probabilities.values()) == pytest.approx(1)
+            assert of_words or 1 <= len(answer.texts) <= 2
+            assert len(answer.probabilities) == (len(answer.texts) if of_words else 1)
+            assert all(sum(shares.values()) == pytest.approx(1) for shares in answer.probabilities)
     assert where.startswith(f"{path}:")
 
 

@@ -137,6 +137,45 @@ def test_best_path_and_marginals_of_all_paths(name: str) -> None:
         same(torch.from_numpy(one.posterior.marginals).double(), counted, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.sampled(2)
+@EVERY_HEAD
+def test_the_loss_of_a_teachers_probabilities(name: str) -> None:
+    """The expected surprisal of tags, or of the legal paths of a CRF that the teacher draws, written out."""
+    head = built(name)
+    shares = torch.rand(*MASK.shape, K, generator=torch.Generator().manual_seed(3)).softmax(-1) * MASK.unsqueeze(-1)
+    shares[0, 0] = torch.eye(K)[0]
+    emissions = head.emissions(features()).detach().requires_grad_()
+    loss = head.nats(emissions, shares, MASK)
+    expected = torch.zeros((), dtype=torch.float64)
+    for b, length in enumerate(LENGTHS):
+        of_row, told = emissions[b, :length].double(), shares[b, :length].double()
+        if not isinstance(head, CRFTagHead):
+            expected = expected - (told * of_row.log_softmax(-1)).sum()
+        elif length:
+            chain = enumerated(name, head, of_row.detach())
+            paths = torch.tensor([path for path, value in chain.items() if value > -math.inf])
+            places = torch.arange(length)
+            fixed = torch.tensor([value for value in chain.values() if value > -math.inf], dtype=torch.float64)
+            scores = of_row[places, paths].sum(1)
+            scores = scores + (fixed - scores).detach()
+            drawn = told[places, paths].prod(1)
+            expected = expected - (drawn / drawn.sum() * scores.log_softmax(0)).sum()
+    same(loss.double(), expected, rtol=1e-5, atol=1e-5)
+    same(*(torch.autograd.grad(part, emissions)[0] for part in (loss, expected)), rtol=1e-4, atol=1e-6)
+
+
+def test_a_certain_teacher_of_a_crf_is_a_label() -> None:
+    """Of the scores of pairs and ends, too."""
+    head = built("crf")
+    certain = torch.nn.functional.one_hot(gold().clamp(min=0), K).float() * MASK.unsqueeze(-1)
+    found = []
+    for tags in (gold(), certain):
+        head.zero_grad()
+        head.total_nats(features(), tags, MASK).backward()
+        found.append([parameter.grad for parameter in head.parameters()])
+    same(*found, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("kind", [SoftmaxTagHead, ViterbiTagHead])
 def test_the_loss_of_a_softmax(kind: type[SoftmaxTagHead], smoothing: float) -> None:

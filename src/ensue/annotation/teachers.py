@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -78,71 +77,37 @@ class Teacher(NamedTuple):
         return cls(names, written, told)
 
 
-class Lessons(ABC):
-    """What students of a kind read and are told, by the recipe of one."""
-
-    written: ClassVar[Mapping[str, Any]]
-    """How its files are read: values of the recipe's table `[data]`."""
-
-    def __init__(self, recipe: Any) -> None:
-        self.recipe, self.data = recipe, recipe.data
-
-    @abstractmethod
-    def source(self, location: str, *, like: Any = None) -> Any:
-        """The labeled examples of a file, in the format of the training data `like`."""
-
-    @abstractmethod
-    def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
-        """The examples of a pool, which have no labels; it may be a file of answers."""
-
-    @abstractmethod
-    def examples(self, source: Any) -> Iterator[Example]:
-        """The labeled examples of a source."""
-
-    @abstractmethod
-    def teacher(self, path: str, device: str) -> Teacher:
-        """A run, or a file of answers. Raises EnsueError for one that cannot teach."""
-
-    @abstractmethod
-    def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
-        """The names of what is learned. Raises EnsueError for teachers that do not go together."""
-
-    @abstractmethod
-    def gold(self, example: Example) -> Sequence[str]:
-        """The names of an example's labels."""
-
-    @abstractmethod
-    def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
-        """The most probable labels by the probabilities (N, K) of these names."""
-
-    @abstractmethod
-    def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
-        """The line of an example in a file, with the probabilities that are learned, if there are some."""
-
-
-class TextLessons(Lessons):
-    """Texts, or pairs of texts, with a label each. An example is one row."""
+class TextLessons:
+    """What students read and are told, by the recipe of one: texts, or pairs of texts, with a label each."""
 
     written: ClassVar[Mapping[str, Any]] = {
         "format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
         "encoding": "utf-8",
     }  # fmt: skip
+    """How the student's files are read: values of the recipe's table `[data]`."""
+
+    def __init__(self, recipe: Any) -> None:
+        self.recipe, self.data = recipe, recipe.data
 
     def source(self, location: str, *, like: Any = None) -> Any:
+        """The labeled examples of a file, in the format of the training data `like`."""
         if like is not None:
             return document_source(self.data, location, like=like.layout)
         return document_source(self.data, location, group=self.data.group)
 
     def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
+        """The examples of a pool, which have no labels; it may be a file of answers."""
         if is_told:
             return (Example(answer.texts, (), Document(answer.texts, path=pool)) for answer in read_answers(pool))
         data = self.data.model_copy(update={"format": "auto", "labels": ""})
         return self.examples(document_source(data, pool, is_labeled=False))
 
     def examples(self, source: Any) -> Iterator[Example]:
+        """The labeled examples of a source."""
         return (Example(document.texts, document.labels, document, document.group) for document in source)
 
     def teacher(self, path: str, device: str) -> Teacher:
+        """A run, or a file of answers. Raises EnsueError for one that cannot teach."""
         if Path(path).is_file():
             return Teacher.told(Told(path, lambda answer: answer.texts))
         pipeline = load(path, kind=ClassificationPipeline, device=device)
@@ -156,6 +121,7 @@ class TextLessons(Lessons):
         return Teacher(pipeline.labels.names, said)
 
     def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
+        """The names of what is learned. Raises EnsueError for teachers that do not go together."""
         names = sorted({name for teacher in teachers.values() for name in teacher.names})
         for example in labeled:
             if len(example.labels) > 1:
@@ -163,12 +129,15 @@ class TextLessons(Lessons):
         return names
 
     def gold(self, example: Example) -> Sequence[str]:
+        """The names of an example's labels."""
         return example.labels
 
     def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
+        """The most probable labels by the probabilities (N, K) of these names."""
         return (names[int(shares[0].argmax())],)
 
     def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
+        """The line of an example in a file, with the probabilities that are learned, if there are some."""
         texts = ["text"] if len(example.read) == 1 else ["text1", "text2"]
         row: dict[str, Any] = dict(zip(texts, example.read, strict=True))
         row["label"] = labels[0] if len(labels) == 1 else list(labels)
@@ -179,7 +148,7 @@ class TextLessons(Lessons):
         return row
 
 
-class WordLessons(Lessons):
+class WordLessons(TextLessons):
     """Sentences with a label for each word, which is a row; what is learned are tags."""
 
     written: ClassVar[Mapping[str, Any]] = {
@@ -275,7 +244,7 @@ class WordLessons(Lessons):
         return row
 
 
-LESSONS: Mapping[str, type[Lessons]] = {"classification": TextLessons, "labeling": WordLessons}
+LESSONS: Mapping[str, type[TextLessons]] = {"classification": TextLessons, "labeling": WordLessons}
 """By the name of the task."""
 
 
@@ -379,7 +348,7 @@ def _aligned(teacher: Teacher, examples: Sequence[Example], names: Sequence[str]
 
 
 def _mixed(
-    lessons: Lessons,
+    lessons: TextLessons,
     examples: Sequence[Example],
     answers: Iterable[Sequence[Numbers]],
     names: Sequence[str],
