@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 
 
 class Example(NamedTuple):
-    """What a student reads: texts, or the words of a sentence, with their labels; of a pool without."""
+    """An item that a student reads: texts, or the words of a sentence, with their labels; of a pool without."""
 
     read: tuple[str, ...]
     labels: Sequence[str]
@@ -78,13 +78,13 @@ class Teacher(NamedTuple):
 
 
 class TextLessons:
-    """What students read and are told, by the recipe of one: texts, or pairs of texts, with a label each."""
+    """The lessons of students, by the recipe of one: texts, or pairs of texts, with a label each."""
 
     written: ClassVar[Mapping[str, Any]] = {
         "format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
         "encoding": "utf-8",
     }  # fmt: skip
-    """How the student's files are read: values of the recipe's table `[data]`."""
+    """Values that say how its files are read, those of the recipe's table `[data]`."""
 
     def __init__(self, recipe: Any) -> None:
         self.recipe, self.data = recipe, recipe.data
@@ -158,7 +158,7 @@ class WordLessons(TextLessons):
         "encoding": "utf-8",
     }
     labels: Labels
-    """Those that teachers give, in the scheme of the training data."""
+    """The labels that teachers give, in the scheme of the training data."""
 
     def __init__(self, recipe: LabelingRecipe) -> None:
         super().__init__(recipe)
@@ -339,7 +339,7 @@ def _unknown(labels: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _aligned(teacher: Teacher, examples: Sequence[Example], names: Sequence[str]) -> Iterator[Numbers]:
-    """What a teacher says of each example, for these names in their order."""
+    """A teacher's answers about each example, for these names in their order."""
     places = [names.index(name) for name in teacher.names]
     for found in teacher.answers(examples):
         wide = np.zeros((len(found), len(names)))
