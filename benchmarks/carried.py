@@ -2,10 +2,10 @@
 
     python benchmarks/carried.py RUN TEXT
 
-RUN is a trained language model and TEXT a text. Or RUN is a classifier or a tagger, and each line of TEXT is
-a text or a sentence. All read the same in turns, on one thread, by processor time; the median of the rounds is shown.
-It needs a C compiler; for onnxruntime `pip install "ensue[onnx]"`, and for WebAssembly Node and `pip install
-"ensue[web]"`. The start of Node, and what it compiles, are not counted.
+RUN is a trained recurrent language model and TEXT a text. Or RUN is a classifier, a tagger or an encoder-decoder, and
+each line of TEXT is a text or a sentence. All read the same in turns, on one thread, by processor time; the median of
+the rounds is shown. It needs a C compiler; for onnxruntime `pip install "ensue[onnx]"`, and for WebAssembly Node and
+`pip install "ensue[web]"`. The start of Node, and what it compiles, are not counted.
 """
 
 from __future__ import annotations
@@ -126,6 +126,19 @@ def classified(model: Any, program: str, text: str) -> None:
     in_turns("texts classified", len(lines), works)
 
 
+def transduced(model: Any, program: str, text: str, path: Path) -> None:
+    """Outputs for all lines at hand, by the search of the run and without one."""
+    for how, options, searched in (("beams", (), model), ("greedy", ("--beams", "1"), model.with_search(width=1))):
+        lines = partial(
+            searched.prediction_lines, str(path), format="plain", encoding="utf-8", as_json=False, color=False
+        )
+        works: dict[str, Callable[[], float]] = {
+            "C": partial(child, [program, *options], text.encode()),
+            "ensue": lambda lines=lines: processor_seconds(lambda: list(lines())),  # type: ignore[misc]
+        }
+        in_turns(f"texts answered, {how}", text.count("\n"), works)
+
+
 def in_node(folder: Path, text: str, *arguments: str) -> float:
     """The processor seconds of reading or writing in WebAssembly."""
     command = ["node", "speed.js", *arguments]
@@ -218,6 +231,8 @@ def main() -> None:
         print(f"largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
         if hasattr(model, "prediction_lines") and hasattr(model, "label"):
             tagged(model, program, text, options.text)
+        elif hasattr(model, "coder"):
+            transduced(model, program, text, options.text)
         elif reads_lines:
             classified(model, program, text)
         else:

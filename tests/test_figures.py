@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 81_753,
-    "files of `src`": 595,
+    "Python lines of `src`": 81_909,
+    "files of `src`": 599,
     "files of `tasks`": 153,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -1,4 +1,4 @@
-/* Each character is a token. `points` are the known characters in order, and `ids` their numbers. */
+/* Each character is a token. */
 typedef struct {
     uint8_t none;
 } lexer;
@@ -8,14 +8,7 @@ static lexer *lexer_of(NAME_state *state);
 
 static void lexer_feed(const NAME_model *model, NAME_state *state, sink *to, uint32_t point, uint64_t begin,
                        uint64_t end) {
-    const uint32_t *points = words32(model, AT_POINTS), *ids = words32(model, AT_IDS);
-    uint32_t low = 0, high = POINTS;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (points[middle] < point) low = middle + 1;
-        else high = middle;
-    }
-    emit(model, state, to, low < POINTS && points[low] == point ? ids[low] : 0, begin, end);
+    emit(model, state, to, id_of_point(model, point), begin, end);
 }
 
 static void lexer_end(const NAME_model *model, NAME_state *state, sink *to) { (void)model, (void)state, (void)to; }

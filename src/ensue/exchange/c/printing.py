@@ -18,6 +18,7 @@ from ensue.engine.program import Array, build
 from ensue.engine.schedule import schedule
 from ensue.engine.trace import trace
 from ensue.exchange.c.precision import F32, stored
+from ensue.text.characters import CharacterTokenizer
 from ensue.text.vocabulary import Vocabulary
 from ensue.types import State, leaves
 
@@ -86,18 +87,30 @@ def checksum(numbers: NDArray[np.uint32]) -> int:
     return found
 
 
+def texts(found: Sequence[bytes], weights: Weights) -> tuple[int, int]:
+    """Texts one behind the other: where it is said at which byte each begins, and where they are."""
+    starts = np.cumsum([0, *map(len, found)]).astype(np.uint32)
+    return weights.add(starts), weights.add(b"".join(found) + b"\0")
+
+
+def character_table(tokenizer: CharacterTokenizer, weights: Weights) -> dict[str, Any]:
+    """The constants of points.h."""
+    points = sorted((ord(symbol), id) for id, symbol in enumerate(tokenizer.symbols) if id)
+    table = np.array(points, np.uint32).reshape(-1, 2)
+    return {"POINTS": len(points), "AT_POINTS": weights.add(table[:, 0]), "AT_IDS": weights.add(table[:, 1])}
+
+
 def vocabulary(name: str, known: Vocabulary, weights: Weights) -> str:
     """The table of lexicon.h by which numbers of symbols are looked up."""
-    texts = [symbol.encode("utf-8", "surrogatepass") for symbol in known.symbols]
-    mask = (1 << (2 * len(texts)).bit_length()) - 1
+    symbols = [symbol.encode("utf-8", "surrogatepass") for symbol in known.symbols]
+    mask = (1 << (2 * len(symbols)).bit_length()) - 1
     slots = np.zeros(mask + 1, np.uint32)
-    for id, text in enumerate(texts):
+    for id, text in enumerate(symbols):
         place = _hash(text) & mask
         while slots[place]:
             place = (place + 1) & mask
         slots[place] = id + 1
-    starts = np.cumsum([0, *map(len, texts)]).astype(np.uint32)
-    places = weights.add(slots), weights.add(starts), weights.add(b"".join(texts) + b"\0")
+    places = weights.add(slots), *texts(symbols, weights)
     return f"static const vocabulary {name} = {{{', '.join(map(str, places))}, {mask}}};\n"
 
 

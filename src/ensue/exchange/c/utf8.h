@@ -83,3 +83,14 @@ UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *poin
     if (places) places[count] = (uint32_t)size;
     return count;
 }
+
+/* Whether a character is in one of `count` ranges, each with its first and its last one. */
+UNUSED static int is_inside(uint32_t point, const uint32_t *ranges, int count) {
+    int low = 0, high = count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (ranges[2 * middle + 1] < point) low = middle + 1;
+        else high = middle;
+    }
+    return low < count && ranges[2 * low] <= point;
+}

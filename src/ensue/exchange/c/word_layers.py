@@ -125,7 +125,7 @@ class Steps:
 def layer_table(layers: SequenceLayer, steps: Steps, constants: dict[str, Any]) -> str:
     """The table of all layers."""
     rows, widths = [], []
-    for layer in _in_order(layers):
+    for layer in in_order(layers):
         inner = layer.layer if isinstance(layer, Residual) else layer
         both = [inner.rightward, inner.leftward] if isinstance(inner, Bidirectional) else [inner]
         if not all(each.is_causal and any(True for _ in leaves(each.init_state(1))) for each in both):
@@ -138,10 +138,10 @@ def layer_table(layers: SequenceLayer, steps: Steps, constants: dict[str, Any]) 
     return "static const layer LAYERS[] = {\n" + ",\n".join(rows) + "};\n"
 
 
-def _in_order(layers: SequenceLayer) -> Iterator[SequenceLayer]:
+def in_order(layers: SequenceLayer) -> Iterator[SequenceLayer]:
     """The layers of a stack without those that do nothing in use."""
     if isinstance(layers, Stack):
         for layer in layers:
-            yield from _in_order(layer)
+            yield from in_order(layer)
     elif not isinstance(layers, VariationalDropout) and not isinstance(getattr(layers, "module", None), ElementDropout):
         yield layers

@@ -13,16 +13,6 @@ typedef struct {
 static void emit(const NAME_model *model, NAME_state *state, sink *to, uint32_t id, uint64_t begin, uint64_t end);
 static lexer *lexer_of(NAME_state *state);
 
-static int is_inside(uint32_t point, const uint32_t *ranges, int count) {
-    int low = 0, high = count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (ranges[2 * middle + 1] < point) low = middle + 1;
-        else high = middle;
-    }
-    return low < count && ranges[2 * low] <= point;
-}
-
 static int is_blank(uint32_t point) { return point == ' ' || (point >= '\t' && point <= '\r'); }
 
 static int is_mark(uint32_t point) {

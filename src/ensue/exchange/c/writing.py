@@ -15,9 +15,19 @@ from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.exchange.c.classifying import classifier_parts
 from ensue.exchange.c.precision import F32, PRECISIONS, measured
-from ensue.exchange.c.printing import Parts, TokenScores, Weights, checksum, printed_step, ranges
+from ensue.exchange.c.printing import (
+    Parts,
+    PrintedStep,
+    TokenScores,
+    Weights,
+    character_table,
+    checksum,
+    printed_step,
+    ranges,
+    texts,
+)
 from ensue.exchange.c.tagging import tagger_parts
-from ensue.exchange.c.transformer import transformer_parts
+from ensue.exchange.c.transducing import transducer_parts
 from ensue.exchange.exported import new_directory
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
@@ -28,8 +38,8 @@ from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords
 from ensue.version import VERSION
 
 CAN = (
-    "C has language models with recurrent layers or Transformers whose tokens are characters, bytes or words, taggers "
-    "of words with recurrent layers, and classifiers of texts with such layers or by n-grams"
+    "C has language models with recurrent layers whose tokens are characters, bytes or words, taggers of words "
+    "with such layers, classifiers of texts with such layers or by n-grams, and encoder-decoders of characters"
 )
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
@@ -161,39 +171,28 @@ def _framed(frame: str, inside: str, place: str) -> str:
 
 def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> Parts:
     """The parts of a language model. Raises as `written`."""
+    if model.context is not None:
+        raise ValueError("layers of attention read a context that grows")
     if tokenizer.lowercase:
         raise ValueError("texts are lowercased")
-    more, layers = (recurrent_parts if model.context is None else transformer_parts)(model, weights)
-    constants = more | _constants(model, tokenizer, weights)
+    step = printed_step(TokenScores(model), weights)
+    constants = _constants(model, tokenizer, step, weights)
     tables = _tables(tokenizer, weights, constants)
-    lexer = {CharacterTokenizer: "characters.h", ByteTokenizer: "bytes.h", WordTokenizer: "words.h"}[type(tokenizer)]
+    kinds = {CharacterTokenizer: ("points.h", "characters.h"), ByteTokenizer: ("bytes.h",), WordTokenizer: ("words.h",)}
     return Parts(
         constants,
-        ["products.h", "utf8.h", "sink.h", tables, lexer, "sampling.h", *layers, "language.h"],
+        ["products.h", "utf8.h", "sink.h", tables, *kinds[type(tokenizer)], "sampling.h", step.text, "language.h"],
         interface="language",
-        numbers={"VOCABULARY": tokenizer.vocabulary_size, "CONTEXT": model.context or 0},
+        numbers={"VOCABULARY": tokenizer.vocabulary_size},
         usage=USAGE,
     )
-
-
-def recurrent_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str, Any], list[str]]:
-    """The constants and pieces of recurrent layers. Raises `Untraceable`."""
-    step = printed_step(TokenScores(model), weights)
-    constants = {
-        "CONTEXT": 0,
-        "ROWS": 1,
-        "LEAVES": step.leaves,
-        "HOISTED": step.hoisted,
-        "WORK": model.features.d_out + step.hoisted + step.work,
-        "AT_LEAVES": weights.add(step.first),
-    }
-    return constants, [step.text, "recurrent.h"]
 
 
 TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
     LANGUAGE: lambda pipeline, weights: language_parts(pipeline.model, pipeline.tokenizer, weights),
     "classification": classifier_parts,
     "labeling": tagger_parts,
+    "sequence-to-sequence": transducer_parts,
 }
 """The parts of the model of a task."""
 
@@ -209,18 +208,22 @@ def piece(name: str) -> str:
     return (place / file).read_text(encoding="utf-8")
 
 
-def _constants(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> dict[str, Any]:
+def _constants(model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, weights: Weights) -> dict[str, Any]:
     symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
-    starts = np.cumsum([0, *map(len, symbols)]).astype(np.uint32)
+    at_starts, at_texts = texts(symbols, weights)
     return {
+        "LEAVES": step.leaves,
+        "HOISTED": step.hoisted,
+        "WORK": model.features.d_out + step.hoisted + step.work,
         "D_VECTOR": model.features.d_out,
         "SCALE": model.features.scale,
         "START": tokenizer.start_id,
         "HAS_UNKNOWN": int(tokenizer.unknown_id == 0),
         "IS_WORDS": int(isinstance(tokenizer, WordTokenizer)),
         "AT_VECTORS": weights.add_rows(model.features.weight),
-        "AT_STARTS": weights.add(starts),
-        "AT_TEXTS": weights.add(b"".join(symbols) + b"\0"),
+        "AT_LEAVES": weights.add(step.first),
+        "AT_STARTS": at_starts,
+        "AT_TEXTS": at_texts,
     }
 
 
@@ -234,9 +237,7 @@ def _symbol(tokenizer: Tokenizer, id: int) -> bytes:
 def _tables(tokenizer: Tokenizer, weights: Weights, constants: dict[str, Any]) -> str:
     """The tables of a tokenizer in C; what is long is added to the weights."""
     if isinstance(tokenizer, CharacterTokenizer):
-        points = sorted((ord(symbol), id) for id, symbol in enumerate(tokenizer.symbols) if id)
-        table = np.array(points, np.uint32).reshape(-1, 2)
-        constants |= {"POINTS": len(points), "AT_POINTS": weights.add(table[:, 0]), "AT_IDS": weights.add(table[:, 1])}
+        constants |= character_table(tokenizer, weights)
     elif isinstance(tokenizer, WordTokenizer):
         symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
         order = sorted(range(len(symbols)), key=symbols.__getitem__)

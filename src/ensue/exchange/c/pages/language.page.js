@@ -137,8 +137,7 @@ async function write(model) {
   written.replaceChildren(element("span", prompt, "faint"), place);
   [of("write").disabled, of("stop").disabled] = [true, false];
   of("speed").textContent = "writing …";
-  const found = model.context ? model.score(prompt) : [], cut = found.length > model.context ? found.at(-model.context).begin : 0;
-  const pieces = model.generate(prompt.slice(cut), { seed, temperature, maxTokens });
+  const pieces = model.generate(prompt, { seed, temperature, maxTokens });
   const timer = setInterval(flush, 50);
   function flush() {
     place.appendData(waiting);
@@ -147,8 +146,7 @@ async function write(model) {
   try {
     await slowly(pieces, piece => { waiting += piece; count++; }, () => turn === writing);
     const taken = Math.round(performance.now() - start);
-    const from = cut ? `, going on from the last ${model.context} ${unitName}s` : "";
-    of("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms${from}`;
+    of("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms`;
   } catch (error) {
     complain(error);
   } finally {

@@ -1,0 +1,11 @@
+/* Characters as tokens: `points` are the known ones in order, and `ids` their numbers. 0 is what is unknown. */
+static uint32_t id_of_point(const NAME_model *model, uint32_t point) {
+    const uint32_t *points = words32(model, AT_POINTS), *ids = words32(model, AT_IDS);
+    uint32_t low = 0, high = POINTS;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (points[middle] < point) low = middle + 1;
+        else high = middle;
+    }
+    return low < POINTS && points[low] == point ? ids[low] : 0;
+}

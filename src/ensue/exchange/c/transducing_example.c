@@ -1,0 +1,137 @@
+/* What `ensue predict` prints, of the texts on stdin, one in each line, or several with tabs between them:
+ *
+ *     NAME < TEXTS                        the output for each line
+ *     NAME --beams N < TEXTS              of a search of another width, up to NAME_BEAMS; 1: greedy
+ *     NAME --length-penalty A < TEXTS     outputs are ranked by ln P / length^A
+ *     NAME --n-best N < TEXTS             several outputs, each in a line: number of the text, score, output
+ */
+static const char USAGE[] = "[--beams N] [--n-best N] [--length-penalty A] < TEXTS";
+
+/* Reads the options; returns 0 for others. */
+static int read_options(int argc, char **argv, NAME_search *how) {
+    for (int k = 1; k < argc; k += 2) {
+        char *end = NULL;
+        double x = k + 1 < argc ? strtod(argv[k + 1], &end) : -1;
+        int is_whole = x >= 1 && x <= NAME_BEAMS && x == (double)(int)x;
+        if (!end || end == argv[k + 1] || *end) return 0;
+        if (is_whole && !strcmp(argv[k], "--beams")) how->beams = (uint32_t)x;
+        else if (is_whole && !strcmp(argv[k], "--n-best")) how->n_best = (uint32_t)x;
+        else if (x >= 0 && x <= 10 && !strcmp(argv[k], "--length-penalty")) how->length_penalty = x;
+        else return 0;
+    }
+    return how->n_best <= how->beams;
+}
+
+static int understands(int argc, char **argv) {
+    NAME_search how = NAME_usual();
+    return read_options(argc, argv, &how);
+}
+
+/* Whether Python's `strip` would leave nothing. */
+static int is_blank(const char *line, size_t size) {
+    static const char *const BLANKS[] = {
+        "\t", "\n", "\v", "\f", "\r", "\x1C", "\x1D", "\x1E", "\x1F", " ", "\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80",
+        "\xE2\x80\xA8", "\xE2\x80\xA9", "\xE2\x80\xAF", "\xE2\x81\x9F", "\xE3\x80\x80"};
+    for (size_t at = 0, length; at < size; at += length) {
+        length = 0;
+        if (size - at >= 3 && !memcmp(line + at, "\xE2\x80", 2) && (uint8_t)line[at + 2] - 0x80 < 11) length = 3;
+        for (size_t k = 0; k < sizeof BLANKS / sizeof *BLANKS; k++)
+            if (size - at >= strlen(BLANKS[k]) && !memcmp(line + at, BLANKS[k], strlen(BLANKS[k]))) length = strlen(BLANKS[k]);
+        if (!length) return 0;
+    }
+    return 1;
+}
+
+/* Cuts a line into its texts; returns 0 if they are not NAME_TEXTS. */
+static int cut_line(const char *line, size_t size, NAME_text *texts) {
+    if (is_blank(line, size)) {
+        for (int k = 0; k < NAME_TEXTS; k++) texts[k] = (NAME_text){line, 0};
+        return 1;
+    }
+    for (int k = 0; k < NAME_TEXTS; k++) {
+        const char *tab = NAME_TEXTS > 1 ? memchr(line, '\t', size) : NULL;
+        if ((tab != NULL) != (k + 1 < NAME_TEXTS)) return 0;
+        texts[k] = (NAME_text){line, tab ? (size_t)(tab - line) : size};
+        if (tab) size -= (size_t)(tab + 1 - line), line = tab + 1;
+    }
+    return 1;
+}
+
+static void print_line(const char *text, size_t size) {
+    for (size_t k = 0; k < size; k++) putchar(text[k] == '\r' || text[k] == '\n' || text[k] == '\t' ? ' ' : text[k]);
+    putchar('\n');
+}
+
+enum { WINDOW = 64, NOT_CUT = 1 };
+
+/* The lines that are read, one behind the other, and what has to be known to answer them. */
+typedef struct {
+    char *text;
+    NAME_session *session;
+    size_t text_room, room, size, ends[WINDOW], count;
+    unsigned long lines; /* those that are answered */
+    NAME_search how;
+} buffers;
+
+/* Answers the lines. The session grows with the longest one. */
+static int answer(const NAME_model *model, buffers *of) {
+    static NAME_text texts[WINDOW * NAME_TEXTS];
+    NAME_answer answers[NAME_ROWS];
+    size_t cut = 0, longest = 0, needed = 0;
+    for (size_t begin = 0; cut < of->count; begin = of->ends[cut++]) {
+        size_t size = of->ends[cut] - begin;
+        if (!cut_line(of->text + begin, size, texts + cut * NAME_TEXTS)) break;
+        longest = size > longest ? size : longest;
+    }
+    if (!of->session || longest > of->room) {
+        for (of->room = 1 << 10; of->room < longest;) of->room *= 2;
+        needed = NAME_session_size(of->room, of->how.max_tokens);
+        if (!needed) needed = NAME_session_size(of->room = longest, of->how.max_tokens);
+        free(of->session);
+        of->session = needed ? malloc(needed) : NULL;
+        if (!of->session) return needed ? NAME_MEMORY : NAME_TOO_LONG;
+        int code = NAME_begin(model, of->session, of->room, of->how.max_tokens);
+        if (code) return code;
+    }
+    for (size_t done = 0; done < cut;) {
+        int count = NAME_transduce(model, of->session, texts + done * NAME_TEXTS, cut - done, &of->how, answers);
+        if (count < 0) return count;
+        for (size_t k = 0; k < (size_t)count * of->how.n_best; k++) {
+            if (!answers[k].text) continue;
+            if (of->how.n_best > 1) printf("%lu\t%.4f\t", of->lines + k / of->how.n_best + 1, answers[k].score);
+            print_line(answers[k].text, answers[k].size);
+        }
+        done += (size_t)count, of->lines += (size_t)count;
+    }
+    if (cut < of->count) return NOT_CUT;
+    of->size = of->count = 0;
+    return NAME_OK;
+}
+
+static int run(const NAME_model *model, int argc, char **argv) {
+    buffers of = {.text = malloc(1 << 12), .text_room = 1 << 12, .how = NAME_usual()};
+    int code = of.text ? NAME_OK : NAME_MEMORY;
+    read_options(argc, argv, &of.how);
+    for (int sign = 0, is_first = 1; !code && sign != EOF;) {
+        size_t begin = of.count ? of.ends[of.count - 1] : 0;
+        sign = getc(stdin);
+        if (sign != EOF) of.text[of.size++] = (char)sign;
+        if (of.size == 3 && is_first && !memcmp(of.text, "\xEF\xBB\xBF", 3)) of.size = 0, is_first = 0;
+        if (sign == '\n' || (sign == EOF && of.size > begin)) {
+            of.size -= sign == '\n';
+            of.size -= sign == '\n' && of.size > begin && of.text[of.size - 1] == '\r';
+            of.ends[of.count++] = of.size, is_first = 0;
+        }
+        if (of.count == WINDOW || sign == EOF) code = answer(model, &of);
+        if (!code && of.size == of.text_room) {
+            char *larger = of.text_room > SIZE_MAX / 2 ? NULL : realloc(of.text, 2 * of.text_room);
+            if (!larger) code = NAME_MEMORY;
+            else of.text = larger, of.text_room *= 2;
+        }
+    }
+    free(of.session);
+    free(of.text);
+    if (code != NOT_CUT) return code ? failed(code) : 0;
+    fprintf(stderr, "NAME: line %lu: expected %d texts with tabs between them\n", of.lines + 1, NAME_TEXTS);
+    return 2;
+}
