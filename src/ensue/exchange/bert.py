@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ensue.errors import DataError
-from ensue.exchange.family import Configuration, Family
+from ensue.exchange.family import Configuration, EncoderKeys, Family
 from ensue.exchange.layouts import FROM_THE_THIRD, TURNED, BlockNames, Form, Part, blocks, first_block, layer, pairs
 from ensue.models.specification import TransformerEncoder
 from ensue.parsing import shown
@@ -31,7 +31,9 @@ NAMES = BlockNames(
     second="output.dense",
     norm_feedforward="output.LayerNorm",
 )
+KEYS = EncoderKeys()
 HEAD = "cls.predictions"
+OWN_HEADS = f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias"
 WORDS = "embeddings.word_embeddings.weight"
 
 
@@ -48,34 +50,16 @@ def tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     }
 
 
-class EncoderKeys(NamedTuple):
-    """The keys of config.json that say what the layers are; those of BERT."""
-
-    d_model: str = "hidden_size"
-    num_layers: str = "num_hidden_layers"
-    num_heads: str = "num_attention_heads"
-    d_feedforward: str = "intermediate_size"
-    activation: str = "hidden_act"
-    dropout: str = "hidden_dropout_prob"
-    dropout_attention: str = "attention_probs_dropout_prob"
-
-
-def encoder_table(config: Configuration, keys: EncoderKeys = EncoderKeys()) -> dict[str, Any]:  # noqa: B008 (a constant)
+def encoder_table(
+    config: Configuration, keys: EncoderKeys = KEYS, *, activation: str = "hidden_act", epsilon: float = 1e-12
+) -> dict[str, Any]:
     """The table `[encoder]` of BERT and its kin."""
     return {
-        "kind": "transformer",
-        "d_model": config.whole(keys.d_model),
-        "num_layers": config.whole(keys.num_layers),
-        "num_heads": config.whole(keys.num_heads),
-        "d_feedforward": config.whole(keys.d_feedforward),
-        "context": config.whole("max_position_embeddings"),
+        **keys.read(config, epsilon=epsilon, dropout=0.1),
         "positions": "learned",
         "norm": "post",
         "norm_input": True,
-        "norm_epsilon": config.epsilon("layer_norm_eps", 1e-12),
-        "activation": config.activation(keys.activation, "gelu"),
-        "dropout": config.share(keys.dropout, 0.1),
-        "dropout_attention": config.share(keys.dropout_attention, 0.1),
+        "activation": config.activation(activation, "gelu"),
     }
 
 
@@ -99,10 +83,14 @@ def embeddings(segments: int) -> list[Part]:
     ]
 
 
-def mask_head(dense: str, norm: str, bias: str, *, has_bias: bool = True) -> list[Part]:
-    """The head for masks: a linear layer, a normalization, and the bias of the softmax."""
-    own = (("head.projection.0", dense), ("head.projection.2", norm))
-    return [*(part for ours, name in own for part in layer(ours, name, has_bias=has_bias)), Part("head.bias", (bias,))]
+def heads(recipe: Any, dense: str, norm: str, bias: str, *, pooler: str = "", has_bias: bool = True) -> list[Part]:
+    """The heads that the recipe has: for masks a linear layer, a normalization and the bias of the softmax, and the
+    pooler.
+    """
+    own = (("head.projection.0", dense), ("head.projection.2", norm)) if recipe.head.masked else ()
+    found = [part for ours, name in own for part in layer(ours, name, has_bias=has_bias)]
+    found += [Part("head.bias", (bias,))] if recipe.head.masked else []
+    return found + (layer("pooler.0", pooler) if pooler and (recipe.head.pooler or recipe.data.next_sentence) else [])
 
 
 def body(recipe: Any) -> list[Part]:
@@ -112,15 +100,12 @@ def body(recipe: Any) -> list[Part]:
 
 def layout(recipe: Any) -> list[Part]:
     """The parameters."""
-    found = body(recipe)
-    if recipe.head.masked:
-        found += mask_head(f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias")
-    if recipe.head.pooler or recipe.data.next_sentence:
-        found += layer("pooler.0", "pooler.dense")
-    if recipe.data.next_sentence:
-        parts = layer("next_sentence", "cls.seq_relationship")
-        found += [part._replace(form=TURNED) for part in parts]
-    return found
+    follows = layer("next_sentence", "cls.seq_relationship") if recipe.data.next_sentence else []
+    return [
+        *body(recipe),
+        *heads(recipe, *OWN_HEADS, pooler="pooler.dense"),
+        *(x._replace(form=TURNED) for x in follows),
+    ]
 
 
 BERT = Family(
@@ -142,19 +127,7 @@ def architecture(recipe: Any) -> str:
 
 def config(encoder: TransformerEncoder) -> dict[str, Any]:
     """The keys of config.json for the layers."""
-    dropout = encoder.dropout
-    return {
-        "model_type": "bert",
-        "hidden_size": encoder.d_model,
-        "num_hidden_layers": encoder.num_layers,
-        "num_attention_heads": encoder.num_heads,
-        "intermediate_size": encoder.d_feedforward or 4 * encoder.d_model,
-        "max_position_embeddings": encoder.context,
-        "layer_norm_eps": encoder.norm_epsilon,
-        "hidden_dropout_prob": dropout,
-        "attention_probs_dropout_prob": dropout if encoder.dropout_attention is None else encoder.dropout_attention,
-        "position_embedding_type": "absolute",
-    }
+    return {"model_type": "bert", **KEYS.written(encoder), "position_embedding_type": "absolute"}
 
 
 DISTIL_NAMES = BlockNames(
@@ -170,7 +143,6 @@ DISTIL_KEYS = EncoderKeys(
     num_layers="n_layers",
     num_heads="n_heads",
     d_feedforward="hidden_dim",
-    activation="activation",
     dropout="dropout",
     dropout_attention="attention_dropout",
 )
@@ -178,15 +150,14 @@ DISTIL_KEYS = EncoderKeys(
 
 def distil_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     """The tables of the recipe."""
-    return {"encoder": encoder_table(config, DISTIL_KEYS), "head": {"masked": "vocab_projector.bias" in names}}
+    encoder = encoder_table(config, DISTIL_KEYS, activation="activation")
+    return {"encoder": encoder, "head": {"masked": "vocab_projector.bias" in names}}
 
 
 def distil_layout(recipe: Any) -> list[Part]:
     """The parameters."""
     found = [*embeddings(0), *blocks(recipe.encoder, "transformer.layer.{}.", DISTIL_NAMES)]
-    if recipe.head.masked:
-        found += mask_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
-    return found
+    return found + heads(recipe, "vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
 
 
 DISTILBERT = Family(
@@ -227,11 +198,7 @@ def roberta_layout(recipe: Any, names: BlockNames = NAMES) -> list[Part]:
     """The parameters."""
     found = from_the_third(embeddings(recipe.input.segments))
     found += blocks(recipe.encoder, "encoder.layer.{}.", names)
-    if recipe.head.masked:
-        found += mask_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
-    if recipe.head.pooler:
-        found += layer("pooler.0", "pooler.dense")
-    return found
+    return found + heads(recipe, "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", pooler="pooler.dense")
 
 
 ROBERTA = Family(
@@ -255,11 +222,9 @@ def electra_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 
 def electra_layout(recipe: Any) -> list[Part]:
     """The parameters."""
+    head = "generator_predictions"
     found = [*body(recipe), *mapped(recipe.encoder, "embeddings_project")]
-    if recipe.head.masked:
-        head = "generator_predictions"
-        found += mask_head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
-    return found
+    return found + heads(recipe, f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
 
 
 ELECTRA = Family(
@@ -298,9 +263,7 @@ def albert_layout(recipe: Any) -> list[Part]:
     encoder = recipe.encoder
     found = [*embeddings(recipe.input.segments), *mapped(encoder, "encoder.embedding_hidden_mapping_in")]
     found += blocks(encoder, "encoder.albert_layer_groups.0.albert_layers.0.", ALBERT_NAMES)
-    if recipe.head.masked:
-        found += mask_head("predictions.dense", "predictions.LayerNorm", "predictions.bias")
-    return [*found, *(layer("pooler.0", "pooler") if recipe.head.pooler else [])]
+    return found + heads(recipe, "predictions.dense", "predictions.LayerNorm", "predictions.bias", pooler="pooler")
 
 
 ALBERT = Family(
@@ -375,16 +338,14 @@ def deberta_layout(recipe: Any) -> list[Part]:
         vectors, weight, bias = theirs
         return F.layer_norm(vectors, vectors.shape[1:], weight, bias, encoder.norm_epsilon)
 
-    found = [
+    return [
         *(part for part in embeddings(recipe.input.segments) if not part.ours.startswith("layers.")),
         *layer("layers.layers.0.module", "embeddings.LayerNorm"),
         *blocks(encoder, "encoder.layer.{}.", DEBERTA_NAMES),
         *(Part(f"layers.layers.{first + n}.attention.relative.weight", shared, Form(read))
           for n in range(encoder.num_layers)),
+        *heads(recipe, *OWN_HEADS),
     ]  # fmt: skip
-    if recipe.head.masked:
-        found += mask_head(f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias")
-    return found
 
 
 DEBERTA = replace(
@@ -402,7 +363,7 @@ MODERN_NAMES = BlockNames(
     norm_feedforward="mlp_norm",
     factor="mlp.Wi",
 )
-MODERN_KEYS = EncoderKeys(activation="hidden_activation", dropout="mlp_dropout", dropout_attention="attention_dropout")
+MODERN_KEYS = EncoderKeys(norm_epsilon="norm_eps", dropout="mlp_dropout", dropout_attention="attention_dropout")
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
@@ -428,12 +389,12 @@ def modern_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
         keys = {"rope_theta": given.get(name) or default, "rope_parameters": rope}
         turns[kind] = Configuration(keys, config.path).rotary(1.0)
     own = {
-        "norm": "pre", "norm_first": False, "norm_epsilon": config.epsilon("norm_eps", 1e-5), "gated": True,
+        "norm": "pre", "norm_first": False, "gated": True,
         "neighbors": config.whole("local_attention", 128) // 2, "global_every": every,
         "neighbors_base": turns[LOCAL]["rotary_base"],
     }  # fmt: skip
-    return {"encoder": encoder_table(config, MODERN_KEYS) | turns[GLOBAL] | own,
-            "head": {"masked": "decoder.bias" in names}}  # fmt: skip
+    encoder = encoder_table(config, MODERN_KEYS, activation="hidden_activation", epsilon=1e-5)
+    return {"encoder": encoder | turns[GLOBAL] | own, "head": {"masked": "decoder.bias" in names}}
 
 
 def modern_layout(recipe: Any) -> list[Part]:
@@ -452,7 +413,7 @@ def modern_layout(recipe: Any) -> list[Part]:
     ]
     halves = {".feedforward.0.": 0, ".feedforward.factor.": 1}
     found = [next((_half(part, n) for name, n in halves.items() if name in part.ours), part) for part in found]
-    return found + (mask_head("head.dense", "head.norm", "decoder.bias", has_bias=False) if recipe.head.masked else [])
+    return found + heads(recipe, "head.dense", "head.norm", "decoder.bias", has_bias=False)
 
 
 def _half(part: Part, number: int) -> Part:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ensue.errors import DataError
 from ensue.exchange.layouts import Part
+from ensue.models.specification import TransformerEncoder
 from ensue.parsing import shown
 
 ACTIVATIONS = {
@@ -86,6 +87,42 @@ class Configuration:
         if name in self.content and self.content[name] not in values:
             expected, found = " or ".join(map(shown, values)), shown(self.content[name])
             raise DataError(f"{name} = {found} is not supported; expected {expected}", self.path)
+
+
+class EncoderKeys(NamedTuple):
+    """The keys of config.json that say what the layers are, by ours, in both directions; those of BERT."""
+
+    d_model: str = "hidden_size"
+    num_layers: str = "num_hidden_layers"
+    num_heads: str = "num_attention_heads"
+    d_feedforward: str = "intermediate_size"
+    context: str = "max_position_embeddings"
+    norm_epsilon: str = "layer_norm_eps"
+    dropout: str = "hidden_dropout_prob"
+    dropout_attention: str = "attention_probs_dropout_prob"
+
+    def read(
+        self, config: Configuration, *, epsilon: float, dropout: float = 0.0, d_feedforward: int | None = None
+    ) -> dict[str, Any]:
+        """The table `[encoder]`. The numbers are those of a configuration that says nothing."""
+        return {
+            "kind": "transformer",
+            "d_model": config.whole(self.d_model),
+            "num_layers": config.whole(self.num_layers),
+            "num_heads": config.whole(self.num_heads),
+            "d_feedforward": config.whole(self.d_feedforward, d_feedforward),
+            "context": config.whole(self.context),
+            "norm_epsilon": config.epsilon(self.norm_epsilon, epsilon),
+            "dropout": config.share(self.dropout, dropout),
+            "dropout_attention": config.share(self.dropout_attention, dropout),
+        }
+
+    def written(self, encoder: TransformerEncoder) -> dict[str, Any]:
+        """The keys of config.json for a table `[encoder]`."""
+        found = {name: getattr(encoder, ours) for ours, name in self._asdict().items()}
+        if encoder.dropout_attention is None:
+            found[self.dropout_attention] = encoder.dropout
+        return found | {self.d_feedforward: encoder.d_feedforward or 4 * encoder.d_model}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import EnsueError
-from ensue.exchange.family import THEIRS, Configuration, Family
+from ensue.exchange.family import THEIRS, Configuration, EncoderKeys, Family
 from ensue.exchange.layouts import TRANSPOSED, BlockNames, Form, Part, blocks, first_block, layer, pairs
 from ensue.models.specification import TransformerEncoder
 
@@ -28,6 +28,9 @@ NAMES = BlockNames(
     second="mlp.c_proj",
     norm_feedforward="ln_2",
 )
+KEYS = EncoderKeys(
+    "n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon", "resid_pdrop", "attn_pdrop"
+)
 TENSORS = {"pre": ("wte.weight", "wpe.weight"), "post": ("tokens_embed.weight", "positions_embed.weight")}
 """The names of the vectors of tokens and positions; GPT normalizes behind each layer, GPT-2 before it."""
 
@@ -38,21 +41,15 @@ def tables(norm: str, config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("scale_attn_by_inverse_layer_idx", False)
     config.expect("add_cross_attention", False)
     d_model = config.whole("n_embd")
+    if norm == "post":
+        config = Configuration({**config.content, "n_inner": None}, config.path)
     return {
         "tokens": {"d_embedding": d_model, **config.tied(True, "lm_head.weight", names)},
         "encoder": {
-            "kind": "transformer",
-            "d_model": d_model,
-            "num_layers": config.whole("n_layer"),
-            "num_heads": config.whole("n_head"),
-            "d_feedforward": config.whole("n_inner", 4 * d_model) if norm == "pre" else 4 * d_model,
-            "context": config.whole("n_positions"),
+            **KEYS.read(config, epsilon=1e-5, dropout=0.1, d_feedforward=4 * d_model),
             "positions": "learned",
             "norm": norm,
-            "norm_epsilon": config.epsilon("layer_norm_epsilon", 1e-5),
             "activation": _activation(config, norm),
-            "dropout": config.share("resid_pdrop", 0.1),
-            "dropout_attention": config.share("attn_pdrop", 0.1),
         },
     }
 
@@ -110,21 +107,13 @@ def check_first(encoder: TransformerEncoder, place: Path) -> None:
 def config(encoder: TransformerEncoder) -> dict[str, Any]:
     """The keys of config.json for the layers."""
     is_first = encoder.norm == "post"
-    dropout = encoder.dropout
     return {
         "model_type": "openai-gpt" if is_first else "gpt2",
         "architectures": ["OpenAIGPTLMHeadModel" if is_first else "GPT2LMHeadModel"],
-        "n_embd": encoder.d_model,
-        "n_layer": encoder.num_layers,
-        "n_head": encoder.num_heads,
-        "n_positions": encoder.context,
-        "n_inner": encoder.d_feedforward or 4 * encoder.d_model,
+        **KEYS.written(encoder),
         "activation_function": THEIRS[encoder.activation],
         "afn": "gelu" if encoder.activation == "gelu-tanh" else encoder.activation,
-        "layer_norm_epsilon": encoder.norm_epsilon,
-        "embd_pdrop": dropout,
-        "resid_pdrop": dropout,
-        "attn_pdrop": dropout if encoder.dropout_attention is None else encoder.dropout_attention,
+        "embd_pdrop": encoder.dropout,
     }
 
 
@@ -136,35 +125,22 @@ NEOX_NAMES = BlockNames(
     second="mlp.dense_4h_to_h",
     norm_feedforward="post_attention_layernorm",
 )
+NEOX_KEYS = EncoderKeys(dropout="hidden_dropout", dropout_attention="attention_dropout")
 
 
 def neox_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     """The tables of the recipe."""
     config.expect("attention_bias", True)
     return _rotary_tables(
-        config, 0.25, config.tied(False, "embed_out.weight", names),
-        norm_epsilon=config.epsilon("layer_norm_eps", 1e-5), activation=config.activation("hidden_act", "gelu"),
-        parallel=config.content.get("use_parallel_residual", True), dropout=config.share("hidden_dropout"),
+        config, 0.25, config.tied(False, "embed_out.weight", names), **NEOX_KEYS.read(config, epsilon=1e-5),
+        activation=config.activation("hidden_act", "gelu"), parallel=config.content.get("use_parallel_residual", True),
     )  # fmt: skip
 
 
 def _rotary_tables(config: Configuration, share: float, tied: dict[str, Any], **encoder: Any) -> dict[str, Any]:
     """The tables of a model with rotary positions, of which it turns a `share` if it says nothing."""
-    d_model = config.whole("hidden_size")
-    return {
-        "tokens": {"d_embedding": d_model, **tied},
-        "encoder": {
-            "kind": "transformer",
-            "d_model": d_model,
-            "num_layers": config.whole("num_hidden_layers"),
-            "num_heads": config.whole("num_attention_heads"),
-            "d_feedforward": config.whole("intermediate_size"),
-            "context": config.whole("max_position_embeddings"),
-            "dropout_attention": config.share("attention_dropout"),
-            **config.rotary(share),
-            **encoder,
-        },
-    }
+    tokens = {"d_embedding": encoder["d_model"], **tied}
+    return {"tokens": tokens, "encoder": encoder | config.rotary(share)}
 
 
 def neox_layout(recipe: Any) -> list[Part]:
@@ -206,11 +182,7 @@ def neox_config(encoder: TransformerEncoder) -> dict[str, Any]:
     return {
         "model_type": "gpt_neox",
         "architectures": ["GPTNeoXForCausalLM"],
-        "hidden_size": encoder.d_model,
-        "num_hidden_layers": encoder.num_layers,
-        "num_attention_heads": encoder.num_heads,
-        "intermediate_size": encoder.d_feedforward or 4 * encoder.d_model,
-        "max_position_embeddings": encoder.context,
+        **NEOX_KEYS.written(encoder),
         "hidden_act": THEIRS[encoder.activation],
         "rotary_pct": encoder.rotary_share,
         "rotary_emb_base": encoder.rotary_base,
@@ -221,9 +193,6 @@ def neox_config(encoder: TransformerEncoder) -> dict[str, Any]:
         },
         "use_parallel_residual": encoder.parallel,
         "attention_bias": True,
-        "layer_norm_eps": encoder.norm_epsilon,
-        "hidden_dropout": encoder.dropout,
-        "attention_dropout": encoder.dropout if encoder.dropout_attention is None else encoder.dropout_attention,
     }
 
 
@@ -236,6 +205,7 @@ LLAMA_NAMES = BlockNames(
     norm_feedforward="post_attention_layernorm",
     factor="mlp.up_proj",
 )
+LLAMA_KEYS = NEOX_KEYS._replace(norm_epsilon="rms_norm_eps")
 
 
 def llama_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
@@ -244,8 +214,8 @@ def llama_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
         config.expect(name, *values)
     config.expect("head_dim", None, config.whole("hidden_size") // config.whole("num_attention_heads"))
     return _rotary_tables(
-        config, 1.0, config.tied(False, "lm_head.weight", names), norm_kind="rms", gated=True, dropout=0.0,
-        norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation=config.activation("hidden_act", "silu"),
+        config, 1.0, config.tied(False, "lm_head.weight", names), norm_kind="rms", gated=True,
+        activation=config.activation("hidden_act", "silu"), **LLAMA_KEYS.read(config, epsilon=1e-6) | {"dropout": 0.0},
     )  # fmt: skip
 
 
