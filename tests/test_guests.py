@@ -24,7 +24,7 @@ from typing import Literal
 from ensue.models.specification import GuestEncoder
 from ensue.nn import Elman
 from ensue.tasks import task_entry
-from ensue.trackers.csv_file import CsvFile
+from ensue.trackers.tracker import CsvFile
 
 class Small(GuestEncoder):
     kind: Literal["small"]

@@ -54,15 +54,20 @@ from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
 from ensue.nn.recurrent.lru import LRU, LRUState
 from ensue.nn.recurrent.lstm import LSTM, LSTMState
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLSTM, GridLSTM
-from ensue.nn.recurrent.lstm_variants import CoupledLSTM, LayerNormLSTM, PeepholeLSTM, ProjectedLSTM, ProjectedLSTMState
+from ensue.nn.recurrent.lstm_variants import (
+    CoupledLSTM,
+    LayerNormLSTM,
+    MogrifierLSTM,
+    PeepholeLSTM,
+    ProjectedLSTM,
+    ProjectedLSTMState,
+)
 from ensue.nn.recurrent.minimal import MinGRU, MinLSTM
-from ensue.nn.recurrent.mlstm import MLSTM, MLSTMState
-from ensue.nn.recurrent.mogrifier import MogrifierLSTM
 from ensue.nn.recurrent.qrnn import QRNN, QRNNState
 from ensue.nn.recurrent.rwkv7 import RWKV7
 from ensue.nn.recurrent.scan import scan
-from ensue.nn.recurrent.slstm import SLSTM, SLSTMState
 from ensue.nn.recurrent.variational import VariationalRecurrent, VariationalState
+from ensue.nn.recurrent.xlstm import MLSTM, SLSTM, MLSTMState, SLSTMState
 from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.nn.taps import Tap, Taps, replace, tap_names, watch
 from ensue.nn.window import Window, WindowState

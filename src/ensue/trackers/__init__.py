@@ -11,7 +11,7 @@ from ensue.guests import find_guest, guests
 from ensue.trackers.tracker import Tracker
 
 TRACKERS = {
-    "csv": ("ensue.trackers.csv_file:CsvFile", ""),
+    "csv": ("ensue.trackers.tracker:CsvFile", ""),
     "tensorboard": ("ensue.trackers.tensorboard:TensorBoard", "tensorboardX"),
     "wandb": ("ensue.trackers.wandb:WeightsAndBiases", "wandb"),
 }

@@ -1,7 +1,11 @@
-"""The interface of a tracker, which is told every line of `metrics.jsonl` once, and the reporter that tells it."""
+"""The interface of a tracker, which is told every line of `metrics.jsonl` once, the reporter that tells it, and the
+tracker that needs no package: a table.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +15,7 @@ from typing import Any, ClassVar
 from ensue.errors import in_one_line
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Facts, MetricsLog, Outcome, Reporter, StepReport, Validation
+from ensue.runs.weights import write_text
 
 Record = dict[str, Any]
 
@@ -103,3 +108,30 @@ class TrackedReporter(Reporter):
                 self.trackers.remove(tracker)
                 said = in_one_line(str(error)) or type(error).__name__
                 self.reporter.noted(f"the tracker {tracker.name} has failed and is told no more: {said}")
+
+
+class CsvFile(Tracker):
+    """`RUN/metrics.csv`, a table that spreadsheets read: a row for each record, a column for each number. The file is
+    whole at any time.
+    """
+
+    name = "csv"
+    path: Path
+
+    def begin(self, run: RunDirectory) -> None:
+        self.path, self.rows = run.path / "metrics.csv", list[Record]()
+
+    def record(self, record: Record) -> None:
+        times: Record = {key: record[key] for key in ("step", "seconds") if key in record}
+        self.rows.append({"kind": record["kind"]} | times | dict(numbers(record)))
+
+    def flush(self) -> None:
+        columns = dict.fromkeys(["kind", "step", "seconds", *(name for row in self.rows for name in row)])
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(columns), lineterminator="\n")
+        table.writeheader()
+        table.writerows(self.rows)
+        write_text(self.path, text.getvalue())
+
+    def end(self) -> None:
+        self.flush()
