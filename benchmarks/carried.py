@@ -2,7 +2,7 @@
 
     python benchmarks/carried.py RUN TEXT
 
-RUN is a trained recurrent language model and TEXT a text. Or RUN is a classifier, a tagger or an encoder-decoder, and
+RUN is a trained language model and TEXT a text. Or RUN is a classifier, a tagger or an encoder-decoder, and
 each line of TEXT is a text or a sentence. All read the same in turns, on one thread, by processor time; the median of
 the rounds is shown. It needs a C compiler; for onnxruntime `pip install "ensue[onnx]"`, and for WebAssembly Node and
 `pip install "ensue[web]"`. The start of Node, and what it compiles, are not counted.

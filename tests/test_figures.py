@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 81_851,
-    "files of `src`": 596,
+    "Python lines of `src`": 81_950,
+    "files of `src`": 593,
     "files of `tasks`": 153,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -89,7 +89,7 @@ def test_everybody_can_read_the_pages(dark: bool, site: Path, tmp_path: Path) ->
     with browsing(tmp_path / "browser", dark=dark) as browser:
         for name in MAIN:
             browser.open(site / f"{name}.html")
-            for width in WIDTHS:
+            for width in WIDTHS[dark:]:  # colors do not depend on the width
                 browser.resize(width, 900)
                 assert browser.barriers() == [], f"{name}, {width} pixels"
 

@@ -128,8 +128,8 @@ def test_it_finds_what_a_naive_search_finds(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 11_000, 500))
-def test_it_finds_what_a_naive_search_finds_in_ten_thousand_cases(first: int) -> None:
+@pytest.mark.parametrize("first", range(1000, 3000, 500))
+def test_it_finds_what_a_naive_search_finds_in_two_thousand_cases(first: int) -> None:
     check_all(range(first, first + 500))
 
 
@@ -140,8 +140,8 @@ def test_full_width_is_exact(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 2000, 100))
-def test_full_width_is_exact_in_a_thousand_cases(first: int) -> None:
+@pytest.mark.parametrize("first", range(1000, 1300, 100))
+def test_full_width_is_exact_in_300_cases(first: int) -> None:
     for seed in range(first, first + 100):
         check_against_enumeration(seed)
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
@@ -44,7 +45,7 @@ void single_gemm(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_a, 
     gemm_once(m, n, k, A, row_a, column_a, B, row_b, column_b, C, ldc, accumulate, workspace);
 }}
 #define MAP(f) void map_##f(int64_t n, const real *x, real *y) {{ for (int64_t i = 0; i < n; i++) y[i] = f##_(x[i]); }}
-MAP(exp) MAP(sigmoid) MAP(tanh) MAP(log)
+MAP(exp) MAP(sigmoid) MAP(tanh) MAP(log) MAP(erf)
 """
 FLAGS = [
     "-O3",
@@ -288,6 +289,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "tanh": np.tanh,
     "log": np.log,
+    "erf": np.vectorize(math.erf),
 }
 
 

@@ -18,7 +18,6 @@ TESTS = Path(__file__).resolve().parents[1]
 AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 PROCESSORS: dict[str, tuple[str, str, str, set[str]]] = {
     "x86-64": ("default", "SSE41", "-march=x86-64", set()),
-    "x86-64-v2": ("default", "SSE41", "-march=x86-64-v2", {"sse4_2"}),
     "x86-64-v3": ("avx2", "AVX2", "-march=x86-64-v3", {"avx2", "fma", "bmi2"}),
     "x86-64-v4": ("avx512", "AVX512_CORE", "-march=x86-64-v4", AVX512),
     "bfloat16": ("avx512", "AVX512_CORE_BF16", "-march=cooperlake", AVX512 | {"avx512_bf16"}),

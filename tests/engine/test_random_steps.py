@@ -97,7 +97,7 @@ def test_many_random_steps(y: object, a: object, b: object) -> None:
 
 @pytest.mark.slow
 @needs_compiler
-@settings(max_examples=50)  # each compiles a program
+@settings(max_examples=25)  # each compiles a program
 @given(trees, trees, trees)
 def test_random_steps_compiled(y: object, a: object, b: object) -> None:
     check_loosely(written(y, a, b), "compiled")

@@ -320,6 +320,7 @@ PATHS = st.text(
 @given(PATHS, PATHS)
 @example(".", "a b/'c'\"d\\\\e.txt")
 @example("run", "$x/(y)*.txt")
+@example("=", "0")
 def test_a_card_has_no_path_of_this_machine(path: str, data: str) -> None:
     """Whatever characters are in it; words of the text that are spelled like it stay."""
     data = f"/home/{data}"

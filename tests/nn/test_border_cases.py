@@ -36,5 +36,5 @@ def test_some_cases_end_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_cases_end_well(tmp_path: Path) -> None:
-    assert run(1, 1.0, tmp_path) > 20_000
+def test_a_third_of_all_cases_end_well(tmp_path: Path) -> None:
+    assert run(1, 0.3, tmp_path) > 6_000

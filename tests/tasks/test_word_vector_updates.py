@@ -12,10 +12,15 @@ from ensue.data.corpus.token_file import TokenFile
 from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.tasks.contract.task import UnreadBatch
 from ensue.tasks.texts.drawn_words import Noise
-from ensue.tasks.word_vectors import plain_updates
-from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
 from ensue.tasks.word_vectors.examples import Kind, NegativeSampling, WordContexts, WordExamples, kept_shares
 from ensue.tasks.word_vectors.task import CountedTask, Counts, SampledTask, Squares
+from ensue.tasks.word_vectors.updates import (
+    CompiledSampling,
+    functions,
+    sample_in_numpy,
+    step_on_counts,
+    step_on_counts_in_numpy,
+)
 
 WORDS, BUCKETS, D, NEGATIVES, WINDOW = 12, 9, 8, 5, 3
 RNG = np.random.default_rng(0)
@@ -63,7 +68,7 @@ def test_compiled_updates_are_those_in_numpy(kind: Kind, subwords: bool, dtype: 
         examples = contexts().examples(step)
         assert examples.rows > 10
         loss = compiled(plan, rows, dtype).sample(examples, ours[0], ours[1], 0.1)
-        expected = plain_updates.sample(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
+        expected = sample_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
         assert loss == pytest.approx(expected, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         assert float((table - other).abs().max()) < most
@@ -83,7 +88,7 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
     loss, _ = task.loss(model, examples, None)
     loss.total.backward()
     vectors, outputs = model.vectors.detach().clone(), model.outputs.detach().clone()
-    assert plain_updates.sample(plan, examples, vectors.numpy(), outputs.numpy(), 0.1) == pytest.approx(
+    assert sample_in_numpy(plan, examples, vectors.numpy(), outputs.numpy(), 0.1) == pytest.approx(
         float(loss.total.detach())
     )
     read = plan.rows(7 if kind == "cbow" else 3)
@@ -110,7 +115,7 @@ def test_glove_in_c_is_glove_in_numpy() -> None:
     for _ in range(2):
         loss = step_on_counts(batch.columns(), ours[:4], ours[4:], 0.05)
         numbers = [tensor.numpy() for tensor in plain]
-        found = plain_updates.step_on_counts(batch.columns(), numbers[:4], numbers[4:], 0.05)
+        found = step_on_counts_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
         assert loss == pytest.approx(found, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         torch.testing.assert_close(table, other, rtol=1e-6, atol=1e-6)

@@ -61,7 +61,7 @@ def test_exact_runs_are_the_same_bit_for_bit(
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
     recipe = exact(name, data, batch_size=10, accumulate=2)
     losses_of(recipe, tmp_path / "of 1")
-    for processes in (2, 4):
+    for processes in (4,):
         losses_of(recipe, tmp_path / f"of {processes}", processes=processes)
         assert kept(tmp_path / f"of {processes}") == kept(tmp_path / "of 1")
 

@@ -69,12 +69,12 @@ def wait_for_step(run: Path, least: int, process: subprocess.Popen[bytes]) -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 def test_killed_ranks_go_on_bit_for_bit(text: Path, tmp_path: Path) -> None:
-    settings, choose = settings_of(steps=400), random.Random(0)
+    settings, choose = settings_of(steps=250), random.Random(0)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     with started([*RESTARTS, *command(text, whole, settings), "--resume"], tmp_path / "whole.log") as process:
         assert process.wait(240) == 0
     with started([*RESTARTS, *command(text, killed, settings), "--resume"], tmp_path / "killed.log") as process:
-        for least in (60, 200):
+        for least in (60, 150):
             wait_for_step(killed, least, process)
             time.sleep(choose.random() / 10)
             os.kill(choose.choice(workers(process)), signal.SIGKILL)

@@ -157,8 +157,8 @@ def _body(text: str, run: Path, repository: Repository, names: Mapping[str, str]
     text = _LOADED.sub(lambda _: f"model = ensue.load({location!r})", text)
     blocks = text.split("```")
     for path in paths:
-        quoted = re.escape(shlex.quote(path))
-        for number in range(1, len(blocks), 2):  # elsewhere a short path is a word of the text
+        quoted = re.escape(shlex.quote(path))  # in commands alone: elsewhere a short path is a word of the text
+        for number in (n for n in range(1, len(blocks), 2) if not blocks[n].startswith("python")):
             block = re.sub(rf"(?<= ){quoted}/recipe\.toml(?=\s)", "recipe.toml", blocks[number])
             blocks[number] = re.sub(rf"(?<= ){quoted}(?=\s)", lambda _: location, block)
     text = re.sub(r"^## Use\n", lambda found: f"{found[0]}\n{HOW}\n", "```".join(blocks), flags=re.M)

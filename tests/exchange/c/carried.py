@@ -11,7 +11,7 @@ COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 NUMBERS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-OK, NO_FILE, DAMAGED, MEMORY, ARGUMENT, BAD_STATE, NUMBERS_FAIL = 0, -1, -2, -3, -4, -5, -6
+OK, NO_FILE, DAMAGED, MEMORY, ARGUMENT, BAD_STATE, NUMBERS_FAIL, TOO_LONG = 0, -1, -2, -3, -4, -5, -6, -7
 
 
 def compiled(folder: Path, *arguments: str, compiler: str = "", options: Sequence[str] = ("-O1",)) -> None:

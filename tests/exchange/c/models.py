@@ -14,6 +14,7 @@ from layer_tables import layers
 MIXED = (
     TEXT + "It's 3.5 or 3,a 4. well-known—no ‘quotes’ <unk> <un <<unk>> ’tis été\n\n“So,” ¿no? \u0663.\u0664 x\x85y\t"
 )
+TRANSFORMER: dict[str, Any] = {"kind": "transformer", "num_heads": 3, "context": 21}
 KINDS = ("characters", "bytes", "words", "simple")
 SAMPLINGS: list[dict[str, Any]] = [
     {}, {"temperature": 0.7}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.8}, {"min_p": 0.1},
@@ -22,15 +23,16 @@ SAMPLINGS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def pipeline(kind: str, **specification: Any) -> LanguagePipeline:
+def pipeline(kind: str, /, **specification: Any) -> LanguagePipeline:
     """A model with numbers that are far from gentle."""
     table = layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 12, "num_layers": 2, **specification})
     found = pipeline_of("words" if kind == "simple" else kind, table)
     if kind == "simple":
         tokenizer = train_tokenizer("words", [MIXED], splitter="simple")
         model = LanguageModel(
-            TokenEmbedding(tokenizer.vocabulary_size, 8), found.model.layers, SoftmaxHead(12, tokenizer.vocabulary_size)
-        )
+            TokenEmbedding(tokenizer.vocabulary_size, 8), found.model.layers,
+            SoftmaxHead(12, tokenizer.vocabulary_size), context=found.model.context,
+        )  # fmt: skip
         found = LanguagePipeline(model, tokenizer)
     torch.manual_seed(3)
     with torch.no_grad():

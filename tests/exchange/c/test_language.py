@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ensue.errors import ContextError
 from ensue.exchange.c import writing
 from ensue.exchange.c.printing import LANES, Weights, checksum
 from ensue.exchange.c.writing import name_for, written
@@ -30,13 +31,14 @@ from exchange.c.carried import (
     NUMBERS_FAIL,
     OK,
     SANITIZED,
+    TOO_LONG,
     Carried,
     CSampling,
     CToken,
     compiled,
     put,
 )
-from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
+from exchange.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 
@@ -44,9 +46,13 @@ needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang
 SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+def made(name: str) -> LanguagePipeline:
+    return pipeline("words", **TRANSFORMER) if name == "transformer" else pipeline(name)
+
+
+@pytest.fixture(scope="module", params=[*KINDS, "transformer"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguagePipeline, Carried]:
-    found, name = pipeline(request.param), request.param
+    found, name = made(request.param), request.param
     folder = put(written(found.model, found.tokenizer, name), tmp_path_factory.mktemp(name))
     return found, Carried(folder, name)
 
@@ -100,9 +106,10 @@ def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipe
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried], sampling: dict[str, Any]) -> None:
     model, carried = both
+    count = 150 if model.model.context is None else 30
     for prompt, seed in (("", 0), ("The sea", 5), ('She said: "', (1 << 63) - 1)):
-        expected = "".join(model.generate(prompt, max_tokens=150, seed=seed, **sampling))
-        assert carried.written(prompt, 150, seed, **sampling).decode("utf-8", "replace") == expected
+        expected = "".join(model.generate(prompt, max_tokens=count, seed=seed, **sampling))
+        assert carried.written(prompt, count, seed, **sampling).decode("utf-8", "replace") == expected
 
 
 @pytest.mark.slow
@@ -163,10 +170,10 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "transformer"])
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, compiler: str, tmp_path: Path) -> None:
     embed = (compiler == "gcc") == (kind in ("words", "characters"))
-    model = pipeline(kind)
+    model = made(kind)
     folder = put(written(model.model, model.tokenizer, "sea", embed=embed), tmp_path)
     compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
 
@@ -244,6 +251,33 @@ def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
     check_read(tied, carried, TEXT, TEXT.encode())
 
 
+TABLES: list[dict[str, Any]] = [
+    {"positions": "learned", "norm": "post", "activation": "relu", "context": 8},
+    {"positions": "sinusoidal", "tied": True, "activation": "gelu-tanh", "context": 7, "d_embedding": 12},
+    {"gated": True, "activation": "silu", "parallel": True, "rotary_share": 0.5, "context": 33},
+    {"norm_first": False, "norm_input": True, "context": 1, "num_layers": 1},
+]
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_path: Path) -> None:
+    """Also where a prompt is as long as a window, and what is longer is refused as there."""
+    model = pipeline("characters", **{**TRANSFORMER, **table})
+    carried = Carried(put(written(model.model, model.tokenizer, "sea"), tmp_path), "sea")
+    check_read(model, carried, TEXT, TEXT.encode())
+    context: Any = model.model.context
+    for length in {0, 1, context - 1, context}:
+        expected = "".join(model.generate(TEXT[:length], max_tokens=3 * context + 1, seed=length))
+        assert carried.written(TEXT[:length], 3 * context + 1, length).decode() == expected
+    state, token = carried.begun(), CToken()
+    list(carried.feed(state, TEXT[: context + 1].encode()))
+    assert carried.call("next", carried.model, state, None, ctypes.byref(token)) == TOO_LONG
+    with pytest.raises(ContextError):
+        next(model.generate(TEXT[: context + 1]))
+
+
 def test_the_checksum_is_that_of_whole_numbers() -> None:
     weights = Weights()
     assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
@@ -278,7 +312,7 @@ def test_a_name_is_none_that_the_files_have_already() -> None:
     ("kind", "table", "reason"),
     [
         ("bpe", {}, "its tokens are bpe"),
-        ("characters", {"kind": "transformer", "context": 8}, "layers of attention read a context that grows"),
+        ("characters", {"kind": "transformer", "window": 3}, r"Window.* has a state of its own"),
     ],
 )
 def test_what_cannot_be_printed_is_refused(kind: str, table: dict[str, Any], reason: str) -> None:

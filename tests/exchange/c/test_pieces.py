@@ -19,6 +19,7 @@ from ensue.exchange.c.tagging import label_names, label_tables
 from ensue.exchange.c.writing import header, piece
 from ensue.models.build_text import build_tag_head
 from ensue.models.word_specification import PathHeadSpecification
+from ensue.nn import MultiHeadAttention
 from ensue.text.labels import Labels
 from ensue.text.schemes import SCHEMES, tag_set
 from ensue.text.words import PUNCTUATION
@@ -53,7 +54,7 @@ int decoded(const uint8_t *bytes, int count, uint32_t *to) {
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("pieces")
-    head = header("language", {"VOCABULARY": 9})
+    head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
     parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "utf8.h", "sampling.h")]
     (folder / "pieces.c").write_text("\n".join([head, *parts, HARNESS]))
     found = library(folder, "-Wno-missing-prototypes", "pieces.c")
@@ -265,3 +266,41 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """
     (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", piece("prelude.h"), piece("rows.h"), wrapped]))
     return library(folder, "-march=native", "rows.c")
+
+
+ATTENTION = """
+UNUSED static uint32_t (*const drawing)(const real *, uint32_t, double, real *) = draw;
+UNUSED static void (*const seeds)(twister *, uint64_t) = twister_seed;
+UNUSED static double (*const drawn)(twister *) = twister_share;
+UNUSED static void (*const filters)(real *, uint32_t, const NAME_sampling *, uint32_t *) = filter;
+size_t size(void) { return sizeof(attended); }
+void attends(attended *of, int64_t position, const real *turns, real *x, real *heads) {
+    real shares[CONTEXT];
+    attend(of, position, turns, x, shares, heads);
+}
+"""
+
+
+@pytest.mark.parametrize("is_rotary", [False, True])
+def test_attention_to_the_positions_before(is_rotary: bool, tmp_path: Path) -> None:
+    heads, d_head, context = 3, 6, 21
+    layer = MultiHeadAttention(heads * d_head, num_heads=heads, rotary=is_rotary).eval()
+    constants = {"HEADS": heads, "D_HEAD": d_head, "CONTEXT": context, "SCORE_SCALE": d_head**-0.5}
+    defined = "".join(f"#define {key} {value}\n" for key, value in constants.items())
+    head = header("language", {"VOCABULARY": 9, "CONTEXT": context})
+    pieces = map(piece, ("prelude.h", "engine/functions.h", "sampling.h", "attention.h"))
+    (tmp_path / "attention.c").write_text("\n".join([head, defined, *pieces, ATTENTION]))
+    built = library(tmp_path, "attention.c")
+    x = 3 * torch.randn(1, context, heads * d_head, generator=torch.Generator().manual_seed(0))
+    of, turns = np.zeros(built.size(), np.uint8), np.zeros((context, d_head), np.float32)
+    if layer.rotary is not None:
+        angles = layer.rotary.frequencies.angles(torch.arange(context))
+        turns[:] = torch.stack((angles.cos(), angles.sin()), -1).flatten(1)
+    with torch.no_grad():
+        expected, given = layer(x)[0][0], layer.project_in(x)[0]
+        for position in range(context):
+            found, row = np.empty(heads * d_head, np.float32), given[position].numpy().copy()
+            turned = address(turns[position]) if is_rotary else None
+            built.attends(address(of), ctypes.c_int64(position), turned, address(row), address(found))
+            y = layer.project_out(torch.from_numpy(found))
+            torch.testing.assert_close(y, expected[position], rtol=1e-5, atol=1e-5)

@@ -182,7 +182,7 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
             body = re.search(rf"interface {kind_of} {{\n(.*?)\n}}", declared, re.DOTALL)
             assert body is not None
             members = set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE))
-            assert members - {"simd", "vocabularySize"} == set(names) - {"constructor", "feeding"}
+            assert members - {"simd", "vocabularySize", "context"} == set(names) - {"constructor", "feeding"}
     assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
 
 

@@ -9,9 +9,12 @@ struct NAME_state {
     lexer words;
     twister random;
     uint8_t seen[(NAME_VOCABULARY + 7) / 8];
-    real leaves[LEAVES], scores[NAME_VOCABULARY];
+    uint32_t stretch; /* tokens that were read since one was drawn, up to one more than CONTEXT */
+    uint32_t waits, waiting[ROWS]; /* tokens whose surprisals are still due in a call of NAME_feed */
+    real scores[ROWS * NAME_VOCABULARY];
+    reader read;
     /* From here on, no value stays from one call to the next. */
-    real work[WORK], filtered[NAME_VOCABULARY], shares[NAME_VOCABULARY];
+    real filtered[NAME_VOCABULARY], shares[NAME_VOCABULARY];
     uint32_t order[NAME_VOCABULARY];
 };
 
@@ -24,7 +27,7 @@ int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed) {
     memset(state, 0, sizeof *state);
     state->size = sizeof *state, state->checksum = CHECKSUM;
     state->token = START, state->is_due = 1;
-    memcpy(state->leaves, reals(model, AT_LEAVES), sizeof state->leaves);
+    start_reading(model, &state->read);
     twister_seed(&state->random, seed);
     return NAME_OK;
 }
@@ -35,28 +38,24 @@ int NAME_check(const NAME_model *model, const NAME_state *state) {
                    state->is_due <= 1 && state->in_quotes <= 1 && state->blank <= 1 && state->random.next <= 624 &&
                    state->decoder.missing <= 3 && state->decoder.length <= 4 &&
                    (!state->decoder.missing || state->decoder.point <= 0x10FFFF >> 6) &&
-                   lexer_is_whole(&state->words);
+                   lexer_is_whole(&state->words) && state->stretch <= CONTEXT + 1 && !state->waits && reads_whole(&state->read);
     return is_whole ? NAME_OK : NAME_BAD_STATE;
 }
 
-/* Works out the scores of the token behind the last one. */
-static void read_last(const NAME_model *model, NAME_state *state) {
-    if (!state->is_due) return;
-    state->is_due = 0;
-    read_row(reals(model, AT_VECTORS), NAME_VOCABULARY, D_VECTOR, state->token, (real)SCALE, state->work);
-    real *hoisted = state->work + D_VECTOR;
-    hoist(model, 1, state->work, D_VECTOR, hoisted);
-    advance(model, 1, state->work, hoisted, state->leaves, state->scores, hoisted + HOISTED);
+/* How many tokens a full window leaves to the next one: half of it, as ensue scores (`TextScorer`) and draws (`Reader`),
+ * but all of a prompt that fills it. */
+static uint32_t kept(const NAME_state *state, int is_drawn) {
+    uint32_t half = CONTEXT > 1 ? CONTEXT / 2 : 1;
+    return is_drawn ? (state->stretch == CONTEXT ? CONTEXT : half) - 1 : CONTEXT - half;
 }
 
-static void describe(const NAME_model *model, NAME_state *state, uint32_t id, NAME_token *token) {
+static void describe(const NAME_model *model, const real *scores, uint32_t id, real *shares, NAME_token *token) {
     const uint32_t *starts = words32(model, AT_STARTS);
-    double sum = exponentials(state->scores, NAME_VOCABULARY, state->shares);
-    double most = largest(state->scores, NAME_VOCABULARY);
-    memset(token, 0, sizeof *token);
+    double sum = exponentials(scores, NAME_VOCABULARY, shares);
+    double most = largest(scores, NAME_VOCABULARY);
     token->id = id;
     token->is_unknown = HAS_UNKNOWN && id == 0;
-    token->nats = log(sum) + most - (double)state->scores[id];
+    token->nats = log(sum) + most - (double)scores[id];
     token->text = (const char *)words32(model, AT_TEXTS) + starts[id];
     token->size = starts[id + 1] - starts[id];
 }
@@ -64,6 +63,20 @@ static void describe(const NAME_model *model, NAME_state *state, uint32_t id, NA
 static void accept(NAME_state *state, uint32_t id) {
     state->token = id, state->is_due = 1;
     state->seen[id / 8] = (uint8_t)(state->seen[id / 8] | 1u << id % 8);
+}
+
+/* Works out what waits, the last tokens of `to` if it has room for any. */
+static void score_waiting(const NAME_model *model, NAME_state *state, sink *to) {
+    uint32_t count = state->waits, read[ROWS] = {state->token};
+    state->waits = 0;
+    for (uint32_t k = 1; k < count; k++) read[k] = state->waiting[k - 1];
+    if (count && state->is_due) read_on(model, &state->read, read, count, kept(state, 0), state->scores);
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t id = state->waiting[k];
+        if (to->room) describe(model, state->scores + (size_t)k * NAME_VOCABULARY, id, state->shares,
+                               to->tokens + (to->found - count + k));
+        accept(state, id);
+    }
 }
 
 /* Whether a blank stands before a word, and what comes behind it. */
@@ -89,15 +102,12 @@ static int write_blank(const NAME_model *model, NAME_state *state, uint32_t id) 
 
 /* A token of the text. Without room for it, it is read all the same. */
 static void emit(const NAME_model *model, NAME_state *state, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
-    read_last(model, state);
-    if (to->found < to->room) {
-        NAME_token *token = to->tokens + to->found++;
-        describe(model, state, id, token);
-        token->begin = begin, token->end = end;
-    }
-    accept(state, id);
+    if (to->room) to->tokens[to->found++] = (NAME_token){.begin = begin, .end = end};
+    state->waiting[state->waits++] = id;
+    state->stretch += state->stretch <= CONTEXT;
     state->blank = state->in_quotes = 0; /* as behind a prompt, of which the last word alone counts */
     write_blank(model, state, id);
+    if (state->waits == ROWS || !state->is_due) score_waiting(model, state, to);
 }
 
 static void end_text(const NAME_model *model, NAME_state *state, sink *to) {
@@ -123,6 +133,7 @@ int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, siz
         }
     }
     if (!bytes) end_text(model, state, &to);
+    score_waiting(model, state, &to);
     *used = k;
     return (int)to.found;
 }
@@ -135,7 +146,10 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
     if (!model || !state || !token || !is_right) return NAME_ARGUMENT;
     sink nowhere = {NULL, 0, 0};
     end_text(model, state, &nowhere);
-    read_last(model, state);
+    score_waiting(model, state, &nowhere);
+    if (CONTEXT && state->stretch > CONTEXT) return NAME_TOO_LONG;
+    if (state->is_due) read_on(model, &state->read, &state->token, 1, kept(state, 1), state->scores);
+    state->is_due = 0;
     real *x = state->filtered;
     real penalty = how.repetition_penalty > 0 ? (real)how.repetition_penalty : 1;
     int is_finite = 1;
@@ -152,8 +166,10 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
         filter(x, NAME_VOCABULARY, &how, state->order);
         id = draw(x, NAME_VOCABULARY, twister_share(&state->random), state->shares);
     }
-    describe(model, state, id, token);
+    memset(token, 0, sizeof *token);
+    describe(model, state->scores, id, state->shares, token);
     accept(state, id);
+    state->stretch = 0;
     token->blank = write_blank(model, state, id);
     if (!IS_WORDS && token->is_unknown) token->text = "\xEF\xBF\xBD", token->size = 3;
 #if IS_WORDS

@@ -1,4 +1,4 @@
-/* A recurrent language model of ensue: what it expects next, the surprisal of a text, and texts that it writes.
+/* A language model of ensue: what it expects next, the surprisal of a text, and texts that it writes.
  *
  * A model is read once and never changes, so that threads share it. All that changes is in a state: memory of
  * NAME_state_size() bytes, aligned as malloc does it, that the caller owns. A state holds no address. Copy it, save its
@@ -8,7 +8,8 @@ typedef struct NAME_state NAME_state;
 
 enum {
     NAME_VOCABULARY = @VOCABULARY@,   /* the number of tokens, from 0 on */
-    NAME_ROOM = 32                   /* the fewest tokens for which NAME_feed needs room */
+    NAME_ROOM = 32,                  /* the fewest tokens for which NAME_feed needs room */
+    NAME_CONTEXT = @CONTEXT@         /* of a Transformer: the most tokens of a prompt; otherwise 0 */
 };
 
 /* A token of a text. */

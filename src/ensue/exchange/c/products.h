@@ -31,8 +31,8 @@ UNUSED static void read_row(const real *table, size_t rows, size_t width, size_t
     for (size_t k = 0; k < width; k++) to[k] = number(from[k]) * factor;
 }
 
-/* c = a M for a row a of k numbers and a matrix M of k rows of n: eight rows of M at a time, so that each number of c is
- * read and written an eighth as often. The signature is that of the printed step; there is one row. */
+/* C = A M for rows A of k numbers and a matrix M of k rows of n: eight rows of M at a time, so that each number of C is
+ * read and written an eighth as often. No row depends on those beside it. */
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
@@ -55,8 +55,11 @@ static void add_rows(int64_t n, int64_t k, const real *restrict a, const stored 
 
 static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed, real *c,
                      int64_t ldc) {
-    (void)rows, (void)row_stride, (void)ldc;
-    memset(c, 0, (size_t)n * sizeof *c);
-    add_rows(n, k, a, stored_behind(packed, (size_t)n), c);
-    for (int64_t j = 0; PRECISION == 8 && j < n; j++) c[j] *= packed[j];
+    const stored *m = stored_behind(packed, (size_t)n);
+    for (int64_t r = 0; r < rows; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
+    if (rows == 1) add_rows(n, k, a, m, c);
+    for (int64_t i = 0; rows > 1 && i < k; i += 8)
+        for (int64_t r = 0; r < rows; r++) add_rows(n, k - i < 8 ? k - i : 8, a + r * row_stride + i, m + i * n, c + r * ldc);
+    for (int64_t r = 0; PRECISION == 8 && r < rows; r++)
+        for (int64_t j = 0; j < n; j++) c[r * ldc + j] *= packed[j];
 }

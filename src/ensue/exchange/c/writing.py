@@ -17,7 +17,6 @@ from ensue.exchange.c.classifying import classifier_parts
 from ensue.exchange.c.precision import F32, PRECISIONS, measured
 from ensue.exchange.c.printing import (
     Parts,
-    PrintedStep,
     TokenScores,
     Weights,
     character_table,
@@ -28,6 +27,7 @@ from ensue.exchange.c.printing import (
 )
 from ensue.exchange.c.tagging import tagger_parts
 from ensue.exchange.c.transducing import transducer_parts
+from ensue.exchange.c.transformer import transformer_parts
 from ensue.exchange.exported import new_directory
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
@@ -38,8 +38,9 @@ from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords
 from ensue.version import VERSION
 
 CAN = (
-    "C has language models with recurrent layers whose tokens are characters, bytes or words, taggers of words "
-    "with such layers, classifiers of texts with such layers or by n-grams, and encoder-decoders of characters"
+    "C has language models with recurrent layers or Transformers whose tokens are characters, bytes or words, taggers "
+    "of words with recurrent layers, classifiers of texts with such layers or by n-grams, and encoder-decoders of "
+    "characters with such layers"
 )
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
@@ -171,21 +172,33 @@ def _framed(frame: str, inside: str, place: str) -> str:
 
 def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> Parts:
     """The parts of a language model. Raises as `written`."""
-    if model.context is not None:
-        raise ValueError("layers of attention read a context that grows")
     if tokenizer.lowercase:
         raise ValueError("texts are lowercased")
-    step = printed_step(TokenScores(model), weights)
-    constants = _constants(model, tokenizer, step, weights)
+    more, layers = (recurrent_parts if model.context is None else transformer_parts)(model, weights)
+    constants = more | _constants(model, tokenizer, weights)
     tables = _tables(tokenizer, weights, constants)
     kinds = {CharacterTokenizer: ("points.h", "characters.h"), ByteTokenizer: ("bytes.h",), WordTokenizer: ("words.h",)}
     return Parts(
         constants,
-        ["products.h", "utf8.h", "sink.h", tables, *kinds[type(tokenizer)], "sampling.h", step.text, "language.h"],
+        ["products.h", "utf8.h", "sink.h", tables, *kinds[type(tokenizer)], "sampling.h", *layers, "language.h"],
         interface="language",
-        numbers={"VOCABULARY": tokenizer.vocabulary_size},
+        numbers={"VOCABULARY": tokenizer.vocabulary_size, "CONTEXT": model.context or 0},
         usage=USAGE,
     )
+
+
+def recurrent_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str, Any], list[str]]:
+    """The constants and pieces of recurrent layers. Raises `Untraceable`."""
+    step = printed_step(TokenScores(model), weights)
+    constants = {
+        "CONTEXT": 0,
+        "ROWS": 1,
+        "LEAVES": step.leaves,
+        "HOISTED": step.hoisted,
+        "WORK": model.features.d_out + step.hoisted + step.work,
+        "AT_LEAVES": weights.add(step.first),
+    }
+    return constants, [step.text, "recurrent.h"]
 
 
 TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
@@ -208,20 +221,16 @@ def piece(name: str) -> str:
     return (place / file).read_text(encoding="utf-8")
 
 
-def _constants(model: LanguageModel, tokenizer: Tokenizer, step: PrintedStep, weights: Weights) -> dict[str, Any]:
+def _constants(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> dict[str, Any]:
     symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
     at_starts, at_texts = texts(symbols, weights)
     return {
-        "LEAVES": step.leaves,
-        "HOISTED": step.hoisted,
-        "WORK": model.features.d_out + step.hoisted + step.work,
         "D_VECTOR": model.features.d_out,
         "SCALE": model.features.scale,
         "START": tokenizer.start_id,
         "HAS_UNKNOWN": int(tokenizer.unknown_id == 0),
         "IS_WORDS": int(isinstance(tokenizer, WordTokenizer)),
         "AT_VECTORS": weights.add_rows(model.features.weight),
-        "AT_LEAVES": weights.add(step.first),
         "AT_STARTS": at_starts,
         "AT_TEXTS": at_texts,
     }

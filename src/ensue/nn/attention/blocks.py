@@ -81,7 +81,7 @@ class FeedForward(nn.Sequential):
         super().__init__(nn.Linear(d_model, d_hidden), g, ElementDropout(dropout), nn.Linear(d_hidden, d_model))
         self.neurons = Tap()
 
-    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+    def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         """The network's output at every position."""
         below, g, dropout, above, neurons = self
         y: Tensor = above(dropout(neurons(g(below(x)))))
@@ -95,7 +95,7 @@ class GatedFeedForward(FeedForward):
         super().__init__(d_model, d_hidden, activation=activation, dropout=dropout)
         self.factor = nn.Linear(d_model, d_hidden)
 
-    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+    def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         below, g, dropout, above, neurons, factor = self
         y: Tensor = above(dropout(neurons(g(below(x))) * factor(x)))
         return y
@@ -146,14 +146,18 @@ class PostNormBlock(Parallel):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        attended, state = self.attention(x, state, mask=mask)
-        return self._fed(x, attended), state
+        attended, state = self.attention(self.attended(x), state, mask=mask)
+        return self.fed(x, attended), state
 
     def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         """The outputs for texts one after another, of these lengths; see `MultiHeadAttention.apart`."""
-        return self._fed(x, self.attention.apart(x, lengths))
+        return self.fed(x, self.attention.apart(self.attended(x), lengths))
 
-    def _fed(self, x: Tensor, attended: Tensor) -> Tensor:
+    def attended(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
+        """The input of the attention from that of the block."""
+        return x
+
+    def fed(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
         """The output from the input and the output of the attention."""
         z = self.norm_attention(x + self.dropout(attended))
         y: Tensor = self.norm_feedforward(z + self.dropout(self.feedforward(z)))
@@ -171,16 +175,11 @@ class PreNormBlock(PostNormBlock):
 
     may_be_parallel = True
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        attended, state = self.attention(self.norm_attention(x), state, mask=mask)
-        return self._fed(x, attended), state
+    def attended(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
+        read: Tensor = self.norm_attention(x)
+        return read
 
-    def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        return self._fed(x, self.attention.apart(self.norm_attention(x), lengths))
-
-    def _fed(self, x: Tensor, attended: Tensor) -> Tensor:
+    def fed(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
         z = x + self.dropout(attended)
         read = self.norm_feedforward(x if self.parallel else z)
         y: Tensor = z + self.dropout(self.feedforward(read))

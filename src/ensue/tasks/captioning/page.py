@@ -16,7 +16,7 @@ from ensue.inspection.drawing import matrix
 from ensue.inspection.frame_drawing import data_address
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section, cut
-from ensue.tasks.captioning.captioned import Captioned, check_caption
+from ensue.tasks.captioning.model import Captioned, check_caption
 from ensue.tasks.sequence_to_sequence.outputs import shown
 from ensue.tasks.sequence_to_sequence.page import MOST_OUTPUT, MOST_SOURCE, recorded_search, token_section
 from ensue.tasks.sequence_to_sequence.search_page import search_sections

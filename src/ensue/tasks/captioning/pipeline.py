@@ -20,8 +20,7 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.captioning.captioned import Captioned, captioned, check_caption, check_looked_at
-from ensue.tasks.captioning.model import CaptionerParts
+from ensue.tasks.captioning.model import Captioned, CaptionerParts, captioned, check_caption, check_looked_at
 from ensue.tasks.captioning.page import inspect_caption
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.contract.chunks import WHOLE, Shard

@@ -1,30 +1,42 @@
-"""A tagger of frames in use: predicts labels, and evaluates."""
+"""A tagger of frames in use: predicts labels, evaluates, and shows a series in numbers and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.inspection.colors import color_of
+from ensue.inspection.drawing import WordColumns
+from ensue.inspection.encoder_page import Seen, encoder_sections
+from ensue.inspection.frame_drawing import feature_map, labels_over_time
+from ensue.inspection.markup import clipped
 from ensue.inspection.notebook import Answers, Shown
-from ensue.inspection.page import Inspection
+from ensue.inspection.page import TITLE, Inspection, Section
+from ensue.inspection.series import SeriesView, curves_or_map, series_section
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
+from ensue.models.frame_features import Frames
+from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, chunked, frames_from
 from ensue.tasks.labeling.data import frame_labels
 from ensue.tasks.labeling.decoding import TaggedFrames
+from ensue.tasks.labeling.page import MOST_WORDS, path_sections
 from ensue.tasks.labeling.portable import tag_settings
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe
-from ensue.tasks.labeling.series_page import inspect_series
 from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.tasks.labeling.task import Judged, items_of, scores_of
+from ensue.tasks.labeling.view import TagsView, view_tags
+from ensue.text.labels import Labels
 from ensue.text.schemes import spans
 
 
@@ -125,3 +137,58 @@ def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]
     emissions = model(read)
     tags = model.head.best(emissions, read.mask)
     return {"tags": tags.masked_fill(~read.mask, 0), "emissions": emissions.masked_fill(~read.mask.unsqueeze(-1), 0.0)}
+
+
+def inspect_series(model: Tagger, series: SeriesView, labels: Labels, facts: Mapping[str, str]) -> Inspection:
+    """A series in a tagger; `facts` are those of the model."""
+    view = view_series(model, series, labels)
+    sections = series_sections(view, has_spans=labels.has_spans)
+    return Inspection(clipped(view.series, TITLE), view, {**facts, "frames": f"{len(view.frames):,}"}, sections)
+
+
+@dataclass(frozen=True)
+class FrameTaggerView(SeriesView, TagsView):
+    """A series in a tagger. `said` are the labels of its frames in the model."""
+
+    said: tuple[str, ...]
+
+
+@torch.inference_mode()
+def view_series(model: Tagger, series: SeriesView, labels: Labels) -> FrameTaggerView:
+    """The view of a series."""
+    frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
+    x = model.features(frames)
+    found = view_tags(model, x, model.emissions(x, frames.keys, None), labels.tags.symbols)
+    return FrameTaggerView(**vars(series), **vars(found), said=tuple(labels.decode(found.path.tolist())))
+
+
+def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
+    """All sections; `has_spans` tells whether the tags write spans."""
+    columns = view.columns
+    places = WordColumns([str(number) for number in range(len(view.path))][:MOST_WORDS])
+    names = [f"frame {number}" for number in range(len(view.path))]
+    probabilities = curves_or_map(view.marginals, columns, view.tags, name="probabilities of the tags")
+    emissions = feature_map(view.emissions, columns, view.tags, name="emissions", signed=True)
+    return [
+        series_section(view, columns),
+        _labels(view),
+        _plain("Probabilities of the tags", "The probability of each tag at each frame.", probabilities, columns.note),
+        _plain("Emission scores", "The scores that the network gives each tag at each frame.", emissions, columns.note),
+        *path_sections(view, places, names, has_spans=has_spans, unit="frame"),
+        *encoder_sections([Seen(columns, view.traces, view.attention)]),
+    ]
+
+
+def _plain(heading: str, about: str, drawing: str, note: str) -> Section:
+    return Section(heading, "inspection/plain.html", {"about": about, "note": note, "shown": drawing})
+
+
+def _labels(view: FrameTaggerView) -> Section:
+    """The labels of the model over time, beside those of the file if it has some."""
+    columns, rows, about = view.columns, {"model": view.said}, "Equal labels of neighbors are one piece."
+    if view.per_frame:
+        rows["file"] = view.labels
+        right = int(np.sum(np.array(view.said) == np.array(view.labels)))
+        about += f" The model has the label of the file at {right:,} of {len(view.said):,} frames."
+    colors = {label: color_of(label) for labels in rows.values() for label in labels}
+    return _plain("The labels", about, labels_over_time(rows, columns, colors=colors, name="labels"), columns.note)

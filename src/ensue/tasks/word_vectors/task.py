@@ -23,9 +23,14 @@ from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.notices import say_once
 from ensue.tasks.contract.task import Batch, Scores, Task, UnreadBatch
-from ensue.tasks.word_vectors import plain_updates
-from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
 from ensue.tasks.word_vectors.examples import NegativeSampling, WordContexts, WordExamples
+from ensue.tasks.word_vectors.updates import (
+    CompiledSampling,
+    functions,
+    sample_in_numpy,
+    step_on_counts,
+    step_on_counts_in_numpy,
+)
 from ensue.types import Loss, State
 
 SLOW = "no C compiler: word vectors are trained in numpy, eighty times as slowly; `pip install ziglang` installs one"
@@ -69,7 +74,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
             nats = self._compiled_for(model).sample(examples, vectors, outputs, learning_rate)
         else:
             say_slow()
-            nats = plain_updates.sample(self._plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate)
+            nats = sample_in_numpy(self._plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate)
         return Loss(torch.tensor(nats), max(1, examples.count)), None
 
     def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
@@ -171,7 +176,7 @@ class CountedTask(Task[CountedVectors, Counts]):
         else:
             say_slow()
             tables, sums = ([tensor.numpy() for tensor in group] for group in (model.tables(), squares))
-            loss = plain_updates.step_on_counts(counts, tables, sums, learning_rate)
+            loss = step_on_counts_in_numpy(counts, tables, sums, learning_rate)
         return Loss(torch.tensor(loss), batch.count), squares
 
     def loss(self, model: CountedVectors, batch: Counts, state: State) -> tuple[Loss, State]:

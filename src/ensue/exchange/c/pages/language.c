@@ -14,6 +14,8 @@ EXPORTED(tokens) const NAME_token *pageTokens(void) { return tokens; }
 
 EXPORTED(vocabulary) int pageVocabulary(void) { return NAME_VOCABULARY; }
 
+EXPORTED(context) int pageContext(void) { return NAME_CONTEXT; }
+
 EXPORTED(state_size) size_t pageStateSize(void) { return NAME_state_size(); }
 
 EXPORTED(begin) int pageBegin(NAME_state *state, uint64_t seed) { return NAME_begin(&model, state, seed); }

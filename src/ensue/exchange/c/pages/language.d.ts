@@ -55,6 +55,8 @@ export interface State {
 
 export interface Model {
   readonly vocabularySize: number;
+  /** Of a Transformer, the most tokens of a prompt; otherwise 0. */
+  readonly context: number;
   /** Whether the code has vector instructions. */
   readonly simd: boolean;
   /** All tokens of a text; their places are those of the string. */

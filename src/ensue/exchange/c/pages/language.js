@@ -10,6 +10,7 @@ class Model {
     this.#memory = memory;
     this.simd = isWide;
     this.vocabularySize = memory.functions.vocabulary();
+    this.context = memory.functions.context();
   }
 
   /** The state before a text. The same seed draws the same tokens, those of `ensue generate --seed`. */

@@ -137,7 +137,8 @@ async function write(model) {
   written.replaceChildren(element("span", prompt, "faint"), place);
   [of("write").disabled, of("stop").disabled] = [true, false];
   of("speed").textContent = "writing …";
-  const pieces = model.generate(prompt, { seed, temperature, maxTokens });
+  const found = model.context ? model.score(prompt) : [], cut = found.length > model.context ? found.at(-model.context).begin : 0;
+  const pieces = model.generate(prompt.slice(cut), { seed, temperature, maxTokens });
   const timer = setInterval(flush, 50);
   function flush() {
     place.appendData(waiting);
@@ -146,7 +147,8 @@ async function write(model) {
   try {
     await slowly(pieces, piece => { waiting += piece; count++; }, () => turn === writing);
     const taken = Math.round(performance.now() - start);
-    of("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms`;
+    const from = cut ? `, going on from the last ${model.context} ${unitName}s` : "";
+    of("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms${from}`;
   } catch (error) {
     complain(error);
   } finally {

@@ -1,0 +1,47 @@
+/* Self-attention with several heads, of one position: head_j = softmax(q_j K_j' / sqrt(D_HEAD)) V_j (Vaswani et al. 2017,
+ * eq. 1). Keys stand in columns, so that the scores of many positions are worked out at once. */
+enum { D_HEADS = HEADS * D_HEAD, KEY_ROW = CONTEXT + 16 /* no power of two */ };
+
+typedef struct {
+    real keys[D_HEADS * KEY_ROW], values[CONTEXT * D_HEADS];
+} attended;
+
+/* c += a M for k numbers of a; M has k rows of n numbers, `stride` apart. */
+static void add_products(int64_t n, int64_t k, const real *restrict a, const real *restrict m, int64_t stride,
+                         real *restrict c) {
+    for (; k >= 4; k -= 4, a += 4, m += 4 * stride) {
+        const real *restrict m1 = m + stride, *restrict m2 = m1 + stride, *restrict m3 = m2 + stride;
+        const real a0 = a[0], a1 = a[1], a2 = a[2], a3 = a[3];
+        for (int64_t j = 0; j < n; j++) c[j] += (a0 * m[j] + a2 * m2[j]) + (a1 * m1[j] + a3 * m3[j]);
+    }
+    for (; k > 0; k--, a++, m += stride)
+        for (int64_t j = 0; j < n; j++) c[j] += a[0] * m[j];
+}
+
+/* Turns each pair of features of all heads; `turns` has the cosine and the sine of each pair (Su et al. 2021). */
+static void turn(const real *restrict turns, real *restrict x) {
+    for (int h = 0; h < HEADS; h++, x += D_HEAD)
+        for (int i = 0; i < D_HEAD; i += 2) {
+            real even = x[i], odd = x[i + 1];
+            x[i] = even * turns[i] - odd * turns[i + 1], x[i + 1] = even * turns[i + 1] + odd * turns[i];
+        }
+}
+
+/* `x` are the query, the key and the value of a position; `turns` may be NULL. `shares` has room for CONTEXT numbers. */
+static void attend(attended *of, int64_t position, const real *turns, real *x, real *shares, real *heads) {
+    real *key = x + D_HEADS;
+    if (turns) turn(turns, x), turn(turns, key);
+    for (int j = 0; j < D_HEADS; j++) of->keys[j * KEY_ROW + position] = key[j];
+    memcpy(of->values + position * D_HEADS, key + D_HEADS, D_HEADS * sizeof *heads);
+    int64_t count = position + 1;
+    for (int j = 0; j < D_HEADS; j += D_HEAD) {
+        memset(shares, 0, (size_t)count * sizeof *shares);
+        add_products(count, D_HEAD, x + j, of->keys + j * KEY_ROW, KEY_ROW, shares);
+        real most = largest(shares, (uint32_t)count), sum = 0;
+        for (int64_t t = 0; t < count; t++) shares[t] = exp_((shares[t] - most) * (real)SCORE_SCALE);
+        for (int64_t t = 0; t < count; t++) sum += shares[t];
+        for (int64_t t = 0; t < count; t++) shares[t] /= sum;
+        memset(heads + j, 0, D_HEAD * sizeof *heads);
+        add_products(D_HEAD, count, shares, of->values + j, D_HEADS, heads + j);
+    }
+}
