@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,18 @@ class TaskLines:
 def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
     """The scores of a run by data: "validation" and "test"."""
     return {name: found for name, found in (("validation", outcome.valid), ("test", outcome.test)) if found}
+
+
+def score_table(
+    scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], first: str = "data"
+) -> list[str]:
+    """The scores by data as a table in Markdown. `columns` has their titles and formats; a missing number is a dash."""
+    titles = " | ".join(title for title, _ in columns.values())
+    lines = [f"| {first} | {titles} |", "|---" * (len(columns) + 1) + "|"]
+    for data, found in scores.items():
+        cells = ("-" if found.get(key) is None else format(found[key], form) for key, (_, form) in columns.items())
+        lines.append(f"| {data} | {' | '.join(cells)} |")
+    return lines
 
 
 def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str) -> None:

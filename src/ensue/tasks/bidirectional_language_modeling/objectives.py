@@ -32,6 +32,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.word_specification import ContextOutput, NoOutput, SoftmaxOutput
 from ensue.nn import SoftmaxHead
 from ensue.ranks import spread
+from ensue.runs.card import score_table
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayBatch, TwoWayRows
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText, word_vectors
@@ -146,17 +147,10 @@ class Perplexity:
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str] | None:
         """The table of scores on the card; None for the one of all tasks."""
-        lines = [
-            "| text | nats per token | perplexity | forward | backward | tokens | unknown |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for name, found in scores.items():
-            numbers = [found[key] for key in ("perplexity", "perplexity_forward", "perplexity_backward")]
-            shown = " | ".join("-" if number is None else f"{number:.2f}" for number in numbers)
-            lines.append(
-                f"| {name} | {found['nats_per_token']:.4f} | {shown} | {found['tokens']:,} | {found['unknown']:,} |"
-            )
-        return lines
+        sizes = {"tokens": ("tokens", ","), "unknown": ("unknown", ",")}
+        titles = {"perplexity": "perplexity", "perplexity_forward": "forward", "perplexity_backward": "backward"}
+        shown = {key: (title, ".2f") for key, title in titles.items()}
+        return score_table(scores, {"nats_per_token": ("nats per token", ".4f"), **shown, **sizes}, "text")
 
 
 FIXED_SEED = 15

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.recipe import Recipe
-from ensue.runs.card import TaskLines, scores_by_data
+from ensue.runs.card import TaskLines, score_table, scores_by_data
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.runs.reporter import Outcome
@@ -111,8 +111,7 @@ class Job(ABC, Generic[ModelT]):
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         """The scores by data ("validation", "test") as a table in Markdown."""
         name = self.task.judged_by
-        rows = [f"| {data} | {found[name]:.4f} |" for data, found in scores.items()]
-        return [f"| data | {name.replace('_', ' ')} |", "|---|---|", *rows]
+        return score_table(scores, {name: (name.replace("_", " "), ".4f")})
 
     def data_lines(self) -> list[str]:
         """The training, validation and test data, as a list in Markdown."""

@@ -13,6 +13,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
+from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import DataSetJob, Split
 from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
@@ -89,13 +90,9 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         names = ("nats_per_frame", "divergence_per_frame")
-        columns = [name for name in names if any(name in found for found in scores.values())]
-        lines = [f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} | frames |"]
-        lines.append(f"|---{'|---' * len(columns)}|---|")
-        for data, found in scores.items():
-            numbers = " | ".join("-" if found[name] is None else f"{found[name]:.4f}" for name in columns)
-            lines.append(f"| {data} | {numbers} | {found['frames']:,} |")
-        return lines
+        known = [name for name in names if any(name in found for found in scores.values())]
+        formats = {**dict.fromkeys(known, ".4f"), "frames": ","}
+        return score_table(scores, {name: (name.replace("_", " "), form) for name, form in formats.items()})
 
 
 def _keep_end(split: Split[LabeledSeries], recipe: FramePredictionRecipe) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ensue.data.frames.series import Series
 from ensue.metrics.symbols import SymbolScores
 from ensue.models.glimpse_reader import GlimpseReader
+from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
@@ -56,8 +57,5 @@ class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
         return {"exact_match": "exact match", "edit_rate": "edit rate", "nats_per_symbol": "nats per symbol"}
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        columns = self.score_columns
-        lines = [f"| data | {' | '.join(columns.values())} | images |", f"|---{'|---' * len(columns)}|---|"]
-        for name, found in scores.items():
-            lines.append(f"| {name} | {' | '.join(f'{found[key]:.4g}' for key in columns)} | {found['examples']:,} |")
-        return lines
+        shares = {key: (title, ".4g") for key, title in self.score_columns.items()}
+        return score_table(scores, {**shares, "examples": ("images", ",")})

@@ -8,6 +8,7 @@ from ensue.data.corpus.batches import Blocks, Segments
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
+from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
@@ -52,19 +53,9 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
         return f"over {self.corpus.tokenizer.vocabulary_size:,} {'subwords' if kind == 'bpe' else kind}"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        return [
-            "| text | nats per token | perplexity | bits per character | tokens | unknown |",
-            "|---|---|---|---|---|---|",
-            *(_row(name, numbers) for name, numbers in scores.items()),
-        ]
-
-
-def _row(name: str, scores: dict[str, Any]) -> str:
-    numbers = (
-        f"{scores[key]:.4f}" if scores[key] is not None else "-"
-        for key in ("nats_per_token", "perplexity", "bits_per_character")
-    )
-    return f"| {name} | {' | '.join(numbers)} | {scores['tokens']:,} | {scores['unknown']:,} |"
+        means = ("nats_per_token", "perplexity", "bits_per_character")
+        formats = {**dict.fromkeys(means, ".4f"), "tokens": ",", "unknown": ","}
+        return score_table(scores, {key: (key.replace("_", " "), form) for key, form in formats.items()}, "text")
 
 
 def language_modeling(

@@ -14,6 +14,7 @@ from ensue.errors import DataError, RecipeError
 from ensue.metrics.language import MaskedScores
 from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.contract.task import Scores
@@ -98,15 +99,9 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return f"over {self.parts.vocabulary_size:,} subwords"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        return [
-            "| text | nats per masked token | perplexity | accuracy | masked tokens |",
-            "|---|---|---|---|---|",
-            *(
-                f"| {name} | {numbers['masked_nats']:.4f} | {numbers['perplexity']:.2f} | {numbers['accuracy']:.4f} "
-                f"| {numbers['masked']:,} |"
-                for name, numbers in scores.items()
-            ),
-        ]
+        nats, masked = ("nats per masked token", ".4f"), ("masked tokens", ",")
+        others = {"perplexity": ("perplexity", ".2f"), "accuracy": ("accuracy", ".4f")}
+        return score_table(scores, {"masked_nats": nats, **others, "masked": masked}, "text")
 
 
 class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):

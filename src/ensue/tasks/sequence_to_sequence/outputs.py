@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ensue.inspection.notebook import Shown
+from ensue.runs import card
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -97,13 +98,7 @@ COLUMNS = ("nats_per_token", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exac
 def score_table(scores: dict[str, dict[str, Any]]) -> list[str]:
     """The scores by data as a table in Markdown, with the signatures of BLEU."""
     columns = [name for name in COLUMNS if any(name in found for found in scores.values())]
-    lines = [
-        f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} |",
-        "|---" * (len(columns) + 1) + "|",
-    ]
-    for data, found in scores.items():
-        values = (found.get(name) for name in columns)
-        lines.append(f"| {data} | {' | '.join('-' if value is None else f'{value:.4g}' for value in values)} |")
+    lines = card.score_table(scores, {name: (name.replace("_", " "), ".4g") for name in columns})
     signatures = {found["signature"] for found in scores.values() if "signature" in found}
     return [*lines, *(f"\n{signature}" for signature in signatures)]
 
