@@ -254,7 +254,7 @@ def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
 TABLES: list[dict[str, Any]] = [
     {"positions": "learned", "norm": "post", "activation": "relu", "context": 8},
     {"positions": "sinusoidal", "tied": True, "activation": "gelu-tanh", "context": 7, "d_embedding": 12},
-    {"gated": True, "activation": "silu", "parallel": True, "rotary_share": 0.5, "context": 33},
+    {"gated": True, "activation": "silu", "parallel": True, "rotary_share": 0.5, "norm_kind": "rms", "context": 23},
     {"norm_first": False, "norm_input": True, "context": 1, "num_layers": 1},
 ]
 

@@ -22,6 +22,7 @@ from language_pipelines import TEXT
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
 HARNESS = """
 void product(int64_t n, int64_t k, const float *a, const void *m, float *c) { multiply(1, n, k, a, k, m, c, n); }
+void rows(int64_t n, int64_t k, const float *a, const void *m, float *c) { multiply(3, n, k, a, k + 1, m, c, n); }
 void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
     read_row(table, rows, width, row, 3, to);
 }
@@ -62,6 +63,14 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(precision: str, tm
             "f16": most / 2**11 + abs(a).sum() / 2**25,
             "int8": abs(a).sum() * abs(matrix).max(0) / 254,
         }
+        several, found = rng.normal(size=(3, k + 1)).astype(np.float32), np.empty((3, n), np.float32)
+        several[1, :k] = a
+        given += [x.ctypes.data_as(ctypes.c_void_p) for x in (several, found)]
+        pieces.rows(size(n), size(k), given[2], stored(torch.from_numpy(matrix), precision, 0), given[3])
+        assert found[1].tobytes() == c.tobytes()
+        np.testing.assert_allclose(
+            found, several[:, :k] @ twin(matrix, precision, 0), rtol=1e-4, atol=1e-4 * abs(c).max()
+        )
         assert (abs(a @ matrix - expected) <= 1.01 * rounding[precision] + 1e-6 * most).all()
         table = stored(torch.from_numpy(matrix), precision, 1)
         for row in range(k):

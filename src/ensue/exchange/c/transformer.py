@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.exchange.c.printing import Weights, printed_step
@@ -51,11 +53,34 @@ class Part(nn.Module):
         return self.above(x), x
 
 
+class WrittenNorm(nn.Module):
+    """`nn.RMSNorm` in operations that the engine reads; torch's own changes a tensor in place."""
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        self.weight, self.epsilon = norm.weight, norm.eps or 0.0
+
+    def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
+        """Normalizes, with the same numbers but for rounding."""
+        return x * (x.square().mean(-1, keepdim=True) + self.epsilon).rsqrt() * self.weight
+
+
+def _traceable(layers: SequenceLayer) -> SequenceLayer:
+    if not any(isinstance(module, nn.RMSNorm) for module in layers.modules()):
+        return layers
+    found = deepcopy(layers)
+    for module in list(found.modules()):
+        for name, norm in module.named_children():
+            if isinstance(norm, nn.RMSNorm):
+                setattr(module, name, WrittenNorm(norm))
+    return found
+
+
 def parts_of(model: LanguageModel) -> list[Part]:
     """The parts of a model, one more than it has blocks. Raises ValueError for layers that C does not have."""
     blocks: list[Any] = [None]
     between: list[list[SequenceLayer]] = [[]]
-    for layer in _flat(model.layers):
+    for layer in _flat(_traceable(model.layers)):
         if type(layer) in (PreNormBlock, PostNormBlock):
             blocks.append(layer)
             between.append([])
