@@ -1,18 +1,19 @@
-"""A file of labeled texts: its format, its documents, its records with other labels."""
+"""A file of labeled texts: its format, its documents, its records with other labels; and a folder for each class."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
+from ensue.data.decoding import checked_encoding, whole_text
 from ensue.data.detection.format_table import FOLDERS, READERS
 from ensue.data.detection.formats import csv_format, text_format
-from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout
-from ensue.data.documents.folders import write_folders
+from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout, shown_probabilities
 from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, UnlabeledLines
 from ensue.data.documents.record_documents import RecordDocuments
-from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
+from ensue.data.files import FORMAT_OPTION, IN_OPTIONS, visible
 from ensue.data.lines import Lines
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
@@ -112,3 +113,29 @@ def _columns_of(layout: Layout, *, is_labeled: bool) -> Choice:
     label = (layout.labels.name or str(layout.labels.number)) if layout.labels else ""
     header = layout.header if layout.texts and layout.texts[0].number else None
     return Choice(texts, label, header, layout.separator, layout.joined, is_labeled)
+
+
+def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
+    """The texts of `root/<class>/<file>`, class after class, each sorted by name; `.xz` and `.gz` are decompressed.
+
+    Files in `root` itself are skipped. Raises DataError for a class without files, a folder within a class, and a text
+    that cannot be read.
+    """
+    encoding = checked_encoding(encoding)
+    folders = [path for path in visible(root) if path.is_dir()]
+    if not folders:
+        raise DataError("no folders; expected one for each class", root)
+    for folder in folders:
+        files = visible(folder)
+        if not files:
+            raise DataError(f'no file of the class "{folder.name}"', folder)
+        for path in files:
+            if path.is_dir():
+                raise DataError("a folder within a class; expected files", path)
+            yield Document((whole_text(path, encoding),), (folder.name,), str(path), 1)
+
+
+def write_folders(document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
+    """A line with the file's name, a tab and the labels."""
+    values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
+    return "\t".join([document.path, *values]) + "\n"

@@ -10,8 +10,7 @@ from ensue.data.decoding import checked_encoding
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.detection.locations import class_files, folder_format
 from ensue.data.documents.document import Choice, Document, Layout
-from ensue.data.documents.folders import read_folders
-from ensue.data.documents.formats import detect_lines, no_groups, read_lines, write
+from ensue.data.documents.formats import detect_lines, no_groups, read_folders, read_lines, write
 from ensue.data.files import expanded, files_of
 from ensue.data.lines import KeptLines, Lines, missing_end
 from ensue.data.records.labeled_files import LabeledFiles
