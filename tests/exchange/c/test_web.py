@@ -18,9 +18,12 @@ from ensue.errors import EnsueError
 from ensue.exchange.c import web
 from ensue.exchange.c.writing import written
 from ensue.runs.directory import RunDirectory
+from ensue.text.schemes import spans as spans_of
 from exchange.c.carried import put
 from exchange.c.conftest import HAS_ZIG
 from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
+from exchange.c.test_tagging import TEXTS, pipeline_of, sentences_of
+from exchange.c.test_tagging import written as tagger_written
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 
@@ -104,7 +107,7 @@ def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
 
 def test_a_task_without_a_page_is_refused(tmp_path: Path) -> None:
     unpacked("predict-frames", tmp_path)
-    with pytest.raises(EnsueError, match="has no web page; language models have one"):
+    with pytest.raises(EnsueError, match="has no web page; language models and taggers have one"):
         web.page_files(RunDirectory(tmp_path / "predict-frames"), "page", web.compiled)
 
 
@@ -231,6 +234,113 @@ def test_the_examples_of_the_folder_run(exported: Path) -> None:
     assert "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8)) in said
     nats = [float(line.rpartition(" ")[2]) for line in said.split("\n")[:17]]
     assert_allclose(nats, [score.nats for score in model.score("The sea was calm.")], rtol=1e-5, atol=1e-5)
+
+
+LARGE = ("The Sea " + "was " * 20 + "calmly" * 40 + "\U0001f600 ") * 3_000
+
+TAGGER_DRIVER = """
+import { readFileSync } from "node:fs";
+import { load } from "./tag.js";
+const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+for (const simd of [true, false]) {
+  const model = await load({ simd }), failures = [
+    () => model.predict("a"), () => model.predict([3]), () => model.predict([[3]]),
+    () => model.predict([Array(1000001).fill("a")]),
+  ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+  said[simd] = {
+    simd: model.simd, labels: model.labels, found: model.predict(asked.texts), failures,
+    given: model.predict(asked.sentences),
+    lone: model.predict(["a \\ud800\\udc00\\ud800 b", "a \\ud800\\udc00\\ufffd b"]),
+    large: model.predict([asked.large])[0].length,
+    spans: model.predict(asked.sentences).map(words => model.spans(words)),
+    members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
+  };
+}
+console.log(JSON.stringify(said));
+"""
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
+    model = pipeline_of("spans")
+    (tmp_path / "tag.js").write_text(
+        web.module(tagger_written(model, "tag"), "tag", "tagging", web.compiled), encoding="utf-8"
+    )
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "drive.js").write_text(TAGGER_DRIVER)
+    given = sentences_of(3)
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
+    declared = (web.PIECES / "tagging.d.ts").read_text("utf-8")
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert found["simd"] == (is_wide == "true")
+        for asked, answers in ((TEXTS, found["found"]), (given, found["given"])):
+            for text, words, sentence in zip(asked, answers, model.predict(asked, confidence=True), strict=True):
+                assert [(word["text"], word["label"]) for word in words] == [
+                    (word.text, word.label) for word in sentence
+                ]
+                assert_allclose(
+                    [word["probability"] for word in words], [word.confidence for word in sentence], atol=1e-5
+                )
+                if isinstance(text, str):
+                    units = text.encode("utf-16-le")
+                    places = [units[2 * word["begin"] : 2 * word["end"]].decode("utf-16-le") for word in words]
+                    assert places == [word["text"] for word in words]
+        wanted = [
+            [(name, start, end - 1) for name, start, end in spans_of(sentence.labels)]
+            for sentence in model.predict(given)
+        ]
+        assert [[(s["label"], s["first"], s["last"]) for s in spans] for spans in found["spans"]] == wanted
+        assert any(first != last for spans in wanted for _, first, last in spans)
+        one, other = found["lone"]
+        assert [word["label"] for word in one] == [word["label"] for word in other]
+        assert found["large"] == len(model.sentence(LARGE, model.format("text")).words)
+        assert found["failures"] == [
+            "the texts are no array", "a text is neither a string nor an array of words", "the text is no string",
+            "a sentence is too long",
+        ]  # fmt: skip
+        body = re.search(r"interface Model {\n(.*?)\n}", declared, re.DOTALL)
+        assert body is not None
+        assert set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE)) == set(found["members"]) - {
+            "constructor"
+        }
+
+
+@pytest.fixture(scope="module")
+def exported_tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagger")
+    unpacked("tag-lstm-crf", folder)
+    ensue.export_run(folder / "tag-lstm-crf", folder / "page", "web")
+    return folder
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported_tagger / "tag-lstm-crf")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported_tagger / "page" / "page.html")
+        browser.until("document.querySelectorAll('#shown [data-place]').length > 9")
+        text = "Anna <b>Novak</b>\nsees 日本."
+        browser.run("document.getElementById('text').select()")
+        browser.find("#text").send_keys(text)
+        words = [word for sentence in model.predict(text.split("\n"), confidence=True) for word in sentence]
+        browser.until(f"document.querySelectorAll('#shown [data-place]').length === {len(words)}")
+        assert browser.texts("#shown [data-place]") == [word.text for word in words]
+        browser.point('[data-place="1"]')
+        browser.find("#shown").send_keys("\ue014")  # the arrow to the right
+        word = words[2]
+        assert browser.text("#told") == f"{word.text}: {word.label}, P {word.confidence:.4f}"
+        browser.run("document.getElementById('numbers').click()")
+        assert len(browser.texts("#shown small")) == len(words)
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        assert browser.complaints() == []
 
 
 def shows(browser: Browser, text: str) -> None:

@@ -21,10 +21,10 @@ typedef struct {
     uint32_t *index, *path, *labels, *slots;
     const NAME_word **firsts;
     text_room text;
-    size_t size;
+    uint64_t size;
 } parts;
 
-static size_t round_up(size_t size) { return (size + 63) & ~(size_t)63; }
+static uint64_t round_up(uint64_t size) { return (size + 63) & ~(uint64_t)63; }
 
 static uint64_t slots_for(uint64_t words) {
     uint64_t slots = 4;
@@ -35,7 +35,7 @@ static uint64_t slots_for(uint64_t words) {
 static parts parts_of(NAME_session *session, uint64_t words) {
     parts of;
     char *begin = (char *)session;
-    size_t at = round_up(sizeof *session), n = (size_t)words;
+    uint64_t at = round_up(sizeof *session), n = words;
 #define TAKE(part, count) (of.part = begin ? (void *)(begin + at) : NULL, at += round_up((count) * sizeof *of.part))
     TAKE(features, n * D_FEATURES);
     TAKE(hoisted, n * MOST_HOISTED);
@@ -48,7 +48,7 @@ static parts parts_of(NAME_session *session, uint64_t words) {
     TAKE(index, n);
     TAKE(path, n);
     TAKE(labels, n);
-    TAKE(slots, (size_t)slots_for(words));
+    TAKE(slots, slots_for(words));
     TAKE(firsts, n);
     TAKE(text.points, n * NAME_BYTES);
     TAKE(text.places, n * NAME_BYTES + 1);
@@ -61,11 +61,12 @@ static parts parts_of(NAME_session *session, uint64_t words) {
 }
 
 size_t NAME_session_size(size_t words) {
-    return words && words <= MOST_WORDS ? parts_of(NULL, words).size : 0;
+    uint64_t size = words && words <= MOST_WORDS ? parts_of(NULL, words).size : 0;
+    return (size_t)size == size ? (size_t)size : 0; /* where addresses have 32 bits */
 }
 
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t words) {
-    if (!model || !session || !words || words > MOST_WORDS) return NAME_ARGUMENT;
+    if (!model || !session || !NAME_session_size(words)) return NAME_ARGUMENT;
     memset(session, 0, sizeof *session);
     session->checksum = CHECKSUM, session->words = words;
     return NAME_OK;

@@ -57,7 +57,7 @@ def _of_language(recipe: Any) -> dict[str, Any]:
     }
 
 
-PAGES = {"language-modeling": Page("language", _of_language)}
+PAGES = {"language-modeling": Page("language", _of_language), "labeling": Page("tagging", lambda recipe: {})}
 
 
 def export_web(run: RunDirectory, out: Path) -> list[str]:
@@ -78,7 +78,7 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
     """The files by their names. Raises EnsueError for a run that has no page, or cannot be printed as C."""
     card, recipe = card_of(run), run.recipe
     if recipe.task not in PAGES:
-        raise EnsueError(f"{run.path}: a {recipe.what} has no web page; language models have one")
+        raise EnsueError(f"{run.path}: a {recipe.what} has no web page; language models and taggers have one")
     (code, *_), page = printed(run, name), PAGES[recipe.task]
     script = module(code, name, page.name, compile)
     said: dict[str, Any] = {
@@ -88,7 +88,7 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
         "exchange/c/pages/page.html",
         body=f"exchange/c/pages/{page.name}.html",
         style=Markup(file_text("style.css")),
-        script=Markup(script + _piece(f"{page.name}.page.js", name)),
+        script=Markup("".join([script, _piece("page.js", name), _piece(f"{page.name}.page.js", name)])),
         **said,
         **page.numbers(recipe),
     )

@@ -167,11 +167,6 @@ function whole(numbers, place) {
   return numbers.getUint32(place, true) + 2 ** 32 * numbers.getUint32(place + 4, true);
 }
 
-function checkedText(text) {
-  if (typeof text !== "string") throw new TypeError("the text is no string");
-  return text;
-}
-
 function checkedBytes(bytes) {
   if (!(bytes instanceof Uint8Array)) throw new TypeError("the text is neither a string nor a Uint8Array");
   return bytes;
@@ -185,17 +180,4 @@ function wholeSeed(seed) {
   if (typeof seed !== "bigint" && !Number.isSafeInteger(seed)) throw new TypeError("the seed is no whole number");
   if (seed < 0 || seed >= 1n << 63n) throw new RangeError("the seed is not from 0 to 2^63 - 1");
   return BigInt(seed);
-}
-
-/** For each byte of a text in UTF-8, and its end, the place of its character in the string. */
-function placesOf(text, size) {
-  const found = new Uint32Array(size + 1);
-  let byte = 0, place = 0;
-  for (const character of text) {
-    const point = character.codePointAt(0), end = byte + (point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4);
-    while (byte < end) found[byte++] = place;
-    place += character.length;
-  }
-  found[size] = place;
-  return found;
 }

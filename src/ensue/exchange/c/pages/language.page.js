@@ -1,34 +1,7 @@
 
-// The page. Long work is cut into slices, so that it stays awake.
-const of = id => document.getElementById(id);
 const { token: unitName, length } = of("written").dataset;
-const SLICE = 12, SHOWN = 20000, EXAMPLE = 160;  // milliseconds; parts of a text in colors; characters
+const SHOWN = 20000, EXAMPLE = 160;  // parts of a text in colors; characters
 const text = of("text"), unit = of("unit"), shown = of("shown"), told = of("told");
-
-const pause = () => new Promise(done => setTimeout(done));
-
-/** Calls `each` with all that an iterator gives, in slices, as long as `isWanted`. */
-async function slowly(iterator, each, isWanted) {
-  for (let end = performance.now() + SLICE; isWanted();) {
-    const { value, done } = iterator.next();
-    if (done) return true;
-    each(value);
-    if (performance.now() < end) continue;
-    await pause();
-    end = performance.now() + SLICE;
-  }
-  iterator.return();
-  return false;
-}
-
-const round = (value, digits = 2) => Math.max(0, value).toFixed(digits);
-
-function element(name, content, kind = "") {
-  const found = document.createElement(name);
-  found.className = kind;
-  found.append(content);
-  return found;
-}
 
 /** Parts of a text with their nats: those of tokens that begin in the same part are added. */
 function partsOf(tokens, whole, by) {
@@ -113,19 +86,7 @@ function look(place) {
   told.append(`: surprisal ${round(part.nats, 3)} nats (${round(part.nats / Math.LN2, 2)} bits), P ${Math.exp(-part.nats).toPrecision(3)}${unknown}`);
 }
 
-for (const kind of ["mouseover", "click"]) shown.addEventListener(kind, event => {
-  const part = event.target.closest("[data-place]");
-  if (part) look(Number(part.dataset.place));
-});
-shown.addEventListener("keydown", event => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  const last = Math.min(parts.length, SHOWN) - 1;
-  const to = event.key === "Home" ? 0 : event.key === "End" ? last : step ? at + step : null;
-  if (to === null || last < 0) return;
-  event.preventDefault();
-  look(Math.min(last, Math.max(0, to)));
-  shown.children[at].scrollIntoView({ block: "nearest" });
-});
+browse(shown, () => Math.min(parts.length, SHOWN), () => at, look);
 
 let writing = 0;
 
@@ -156,11 +117,6 @@ async function write(model) {
     flush();
     [of("write").disabled, of("stop").disabled] = [false, true];
   }
-}
-
-function complain(error) {
-  of("wrong").hidden = false;
-  of("wrong").textContent = `This did not work: ${error.message}`;
 }
 
 load().then(async model => {

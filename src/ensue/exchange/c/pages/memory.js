@@ -32,7 +32,7 @@ class Memory {
 
   /** So many bytes at a place. They are valid until memory is allocated. */
   bytes(place, count) {
-    return new Uint8Array(this.functions.memory.buffer, place, count);
+    return new Uint8Array(this.functions.memory.buffer, place >>> 0, count);  // above 2 GiB it is given as a number below 0
   }
 
   get numbers() {
@@ -40,7 +40,7 @@ class Memory {
   }
 
   allocate(size) {
-    const place = this.functions.allocate(size);
+    const place = this.functions.allocate(size) >>> 0;
     if (!place) throw new RangeError("there is not enough memory");
     return place;
   }
@@ -54,7 +54,31 @@ class Memory {
   /** Throws what a number below 0 says. */
   check(code) {
     if (code >= 0) return code;
-    const place = this.functions.message(code), bytes = new Uint8Array(this.functions.memory.buffer);
-    throw new Error(new TextDecoder().decode(bytes.slice(place, bytes.indexOf(0, place))));
+    throw new Error(this.text(this.functions.message(code)));
   }
+
+  /** A text with a 0 at its end. */
+  text(place) {
+    const bytes = new Uint8Array(this.functions.memory.buffer);
+    const begin = place >>> 0;
+    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.slice(begin, bytes.indexOf(0, begin)));
+  }
+}
+
+function checkedText(text) {
+  if (typeof text !== "string") throw new TypeError("the text is no string");
+  return text;
+}
+
+/** For each byte of a text in UTF-8, and its end, the place of its character in the string. */
+function placesOf(text, size) {
+  const found = new Uint32Array(size + 1);
+  let byte = 0, place = 0;
+  for (const character of text) {
+    const point = character.codePointAt(0), end = byte + (point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4);
+    while (byte < end) found[byte++] = place;
+    place += character.length;
+  }
+  found[size] = place;
+  return found;
 }

@@ -1,0 +1,92 @@
+const SHOWN = 20000, LINES = 64, EXAMPLE = "Anna Novak moved from Lima to Vienna in 1999.\nShe still writes for The Daily Post.";
+const text = of("text"), shown = of("shown"), told = of("told");
+let turn = 0, words = [], whole = "", at = -1;
+
+/** The words of a text with their spans, some lines after the others. */
+function* labeled(model, lines) {
+  for (let k = 0, offset = 0; k < lines.length; k += LINES) {
+    const some = lines.slice(k, k + LINES), found = model.predict(some);
+    for (const [n, sentence] of found.entries()) {
+      const spans = model.spans(sentence);
+      for (const word of sentence) Object.assign(word, { begin: word.begin + offset, end: word.end + offset });
+      for (const span of spans) {
+        for (let place = span.first; place <= span.last; place++) Object.assign(sentence[place], { span, inner: place - span.first });
+      }
+      offset += some[n].length + 1;
+      yield sentence;
+    }
+  }
+}
+
+async function read(model) {
+  const mine = ++turn, start = performance.now(), typed = text.value, found = [];
+  const isWhole = await slowly(labeled(model, typed.split("\n")), sentence => found.push(...sentence), () => mine === turn);
+  if (!isWhole) return;
+  [words, whole] = [found, typed];
+  const taken = Math.round(performance.now() - start);
+  of("speed").textContent = words.length ? `${words.length.toLocaleString("en")} words in ${taken.toLocaleString("en")} ms` : "";
+  paint(model);
+}
+
+function paint(model) {
+  const tones = new Map([...new Set(model.labels.map(label => model.classOf(label)))].filter(name => name !== null)
+    .map((name, k) => [name, `oklch(${k % 2 ? 0.82 : 0.89} 0.09 ${(k * 137.5 + 60) % 360})`]));
+  const nameOf = name => name || "span", content = [];
+  let end = 0, open = null;
+  words.slice(0, SHOWN).forEach((word, place) => {
+    const isNext = word.span && word.inner;
+    (isNext ? open : content).push(whole.slice(end, word.begin));
+    const part = element("span", word.text);
+    part.dataset.place = place;
+    const parts = isNext ? open : [];
+    parts.push(part);
+    if (of("numbers").checked) parts.push(element("small", round(word.probability)));
+    if (!word.span) content.push(...parts);
+    else if (!isNext) {
+      open = parts;
+      content.push({ span: word.span, parts });
+    }
+    end = word.end;
+  });
+  shown.replaceChildren(...content.map(item => {
+    if (!item.span) return item;
+    const chip = element("span", "", "chip");
+    chip.replaceChildren(...item.parts, element("sub", nameOf(item.span.label)));
+    chip.style.setProperty("--tone", tones.get(item.span.label));
+    return chip;
+  }), words.length > SHOWN ? " …" : "");
+  const counts = new Map();
+  for (const word of words) if (word.span && !word.inner) counts.set(word.span.label, (counts.get(word.span.label) ?? 0) + 1);
+  of("counts").replaceChildren(...[...counts].sort((one, other) => other[1] - one[1]).map(([name, count]) => {
+    const item = element("li", element("span", nameOf(name), "chip"));
+    item.firstChild.style.setProperty("--tone", tones.get(name));
+    item.append(` ${count.toLocaleString("en")}`);
+    return item;
+  }));
+  const least = [...words].sort((one, other) => one.probability - other.probability).slice(0, 10);
+  of("least").hidden = !least.length;
+  of("least").querySelector("tbody").replaceChildren(...least.map(word => {
+    const row = element("tr", element("td", word.text));
+    row.append(element("td", word.label), element("td", round(word.probability, 4), "number"));
+    return row;
+  }));
+  look(-1);
+}
+
+/** Tells of a word, and marks it. */
+function look(place) {
+  shown.querySelector(".on")?.classList.remove("on");
+  at = place;
+  const word = words[place];
+  if (!word) return told.replaceChildren("Point at a word, or go there with the arrow keys.");
+  shown.querySelector(`[data-place="${place}"]`)?.classList.add("on");
+  told.replaceChildren(element("b", word.text), `: ${word.label}, P ${round(word.probability, 4)}`);
+}
+
+browse(shown, () => Math.min(words.length, SHOWN), () => at, look);
+load().then(async model => {
+  text.addEventListener("input", () => read(model).catch(complain));
+  of("numbers").addEventListener("change", () => paint(model));
+  text.value ||= EXAMPLE;
+  await read(model);
+}).catch(complain);
