@@ -1,7 +1,6 @@
 """Taggers as C: the words, labels and probabilities of ensue, whatever the text and beside whatever sentences."""
 
 import ctypes
-import random
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,6 @@ import ensue
 from ensue.data.sentences.source import SentenceSource
 from ensue.exchange.c.printing import Weights
 from ensue.exchange.c.tagging import ROWS, tagger_parts
-from ensue.exchange.c.writing import assembled
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from exchange.c.carried import (
     ARGUMENT,
@@ -32,40 +30,11 @@ from exchange.c.carried import (
     library,
     put,
 )
-from inspection.small import PLAIN, SPANS, TRANSFORMER, tagger
+from exchange.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of, written
+from inspection.small import TRANSFORMER, tagger
 
 TOO_LONG, BYTES = -7, 16
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
-WORDS = [
-    "the", "Sea", "seas", "SEA", "calmly", "Ann", "London", "23", "1999", "x", "", "<unk>", "ΟΔΥΣΣΕΥΣ", "İstanbul", "ǅ",
-    "naïve", "e\u0301te\u0301", "日本語", "\U0001f600", "a-b-c--d", "....", "²³", "Ⅷ", "٣٤", "_", "don’t",
-    "x" * 33, "Ab1" * 40, "9" * 500, "\u0345Σ", "Aʰ\u03a3", "Straße",
-]  # fmt: skip
-TEXTS = [
-    "The Sea was calm. Ann Lee of London saw 23 seas, didn't she?", "", "  ", "x", "don't can't cannot U.S. $3.50 :-)",
-    "été 日本語 👩\u200d👩\u200d👧 🇩🇪🇫🇷 ‘so’ “no”\t<unk>\u2028\x85 end", "a" * 300 + " " + "b c " * 40, "\x00 \x01",
-]  # fmt: skip
-VECTORS = ["Sea", "the", "London", "calm", "was", "café"]
-MODELS: dict[str, dict[str, Any]] = {
-    "plain": {"head": "softmax", "labels": PLAIN},
-    "spans": {"head": "softmax", "model": {"kind": "grid", "d_model": 5, "num_layers": 2}},
-    "viterbi": {"head": "viterbi", "model": {"kind": "lem", "d_model": 5, "num_layers": 2, "merge": "sum"}},
-    "crf": {
-        "features": {"d_words": 5, "d_shape": 2, "lowercase": False, "fold_digits": False},
-        "model": {"kind": "elman", "d_model": 5, "bidirectional": False, "zoneout_hidden": 0.2},
-    },
-    "cnn": {
-        "features": {"d_words": 0, "characters": "cnn", "d_character": 5, "d_characters": 37, "affixes": 3},
-        "model": {"kind": "minlstm", "d_model": 5, "merge": "product", "dropout_kind": "variational"},
-    },
-    "lstm": {"features": {"d_words": 3, "characters": "lstm", "d_character": 5, "d_characters": 8}},
-    "vectors": {
-        "features": {"d_words": 0, "vectors": "x"},
-        "vectors": VECTORS,
-        "model": {"kind": "projected", "d_model": 5, "merge": "mean"},
-    },
-    "layers": {"model": {"kind": "gru", "d_model": 36, "num_layers": 3, "residual": True, "dropout": 0.5}},
-}
 
 
 class CWord(ctypes.Structure):
@@ -73,11 +42,6 @@ class CWord(ctypes.Structure):
         ("text", ctypes.c_void_p), ("size", ctypes.c_size_t), ("ends", ctypes.c_int), ("id", ctypes.c_uint32),
         ("label", ctypes.c_char_p), ("probability", ctypes.c_double),
     ]  # fmt: skip
-
-
-def written(pipeline: LabelingPipeline, name: str, *, embed: bool = False) -> dict[str, bytes]:
-    weights = Weights()
-    return assembled(tagger_parts(pipeline, weights), weights, name, embed=embed)
 
 
 class Carried:
@@ -125,24 +89,6 @@ def given_c(sentences: list[list[str]]) -> Any:
     for word, text, end in zip(words, words.kept, ends, strict=True):
         word.text, word.size, word.ends = ctypes.addressof(text), len(text) - 1, end
     return words
-
-
-def sentences_of(seed: int, count: int = 50) -> list[list[str]]:
-    choose = random.Random(seed)
-    lengths = [1, 30, *(choose.randint(1, 20) for _ in range(count - 2))]
-    return [choose.choices(WORDS, k=length) for length in lengths]
-
-
-def pipeline_of(kind: str) -> LabelingPipeline:
-    made = tagger(**{"labels": SPANS, **MODELS[kind]})
-    features = made.model.features
-    if kind == "vectors":  # some are kept in half precision
-        lexicon, rows = made.reader.lexicon, features.vectors.weight
-        lexicon.kept_vectors = 3
-        features.kept_vectors = torch.nn.Parameter(rows[-3:].detach().half(), requires_grad=False)
-        features.kept_vectors.data[0, 0] = 3e-7  # a number that is not normal in half precision
-        features.vectors = torch.nn.Embedding(len(rows) - 3, rows.shape[1])
-    return made
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -22,8 +22,8 @@ from ensue.text.schemes import spans as spans_of
 from exchange.c.carried import put
 from exchange.c.conftest import HAS_ZIG
 from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
-from exchange.c.test_tagging import TEXTS, pipeline_of, sentences_of
-from exchange.c.test_tagging import written as tagger_written
+from exchange.c.taggers import TEXTS, pipeline_of, sentences_of
+from exchange.c.taggers import written as tagger_written
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 
