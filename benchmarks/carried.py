@@ -112,7 +112,12 @@ def onnx_reader(run: str, folder: Path, ids: Any) -> Callable[[], None]:
     return read
 
 
-def classified(model: Any, program: str, text: str) -> None:
+def each(programs: dict[str, str], given: bytes, *arguments: str) -> dict[str, Callable[[], float]]:
+    """The work of all programs."""
+    return {name: partial(child, [program, *arguments], given) for name, program in programs.items()}
+
+
+def classified(model: Any, programs: dict[str, str], text: str) -> None:
     """Texts that are all at hand, in C by processes that end; ensue forgets the words that it has worked out."""
     lines = (text * (TEXTS // text.count("\n") + 1)).splitlines()[:TEXTS]
     given = "".join(f"{line}\n" for line in lines).encode()
@@ -122,7 +127,7 @@ def classified(model: Any, program: str, text: str) -> None:
         model.reader.memory.forget()
         model.predict(texts)
 
-    works = {"C": lambda: child([program], given), "ensue": lambda: processor_seconds(ensue_does)}
+    works = each(programs, given) | {"ensue": lambda: processor_seconds(ensue_does)}
     in_turns("texts classified", len(lines), works)
 
 
@@ -145,38 +150,31 @@ def in_node(folder: Path, text: str, *arguments: str) -> float:
     return float(subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, check=True).stdout)
 
 
-def tagged(model: Any, program: str, text: str, path: Path) -> None:
+def tagged(model: Any, programs: dict[str, str], text: str, path: Path) -> None:
     """Labels of all sentences at hand, and of one after the other."""
     lines = text.splitlines(keepends=True)
     words = sum(map(len, model.predict(lines)))
     both: dict[str, Callable[[], float]] = {
-        "C": lambda: child([program], text.encode()),
-        "C, with probabilities": lambda: child([program, "--probabilities"], text.encode()),
+        **each(programs, text.encode()),
+        "C, with probabilities": lambda: child([programs["C"], "--probabilities"], text.encode()),
         "ensue": lambda: processor_seconds(lambda: list(model.prediction_lines(str(path), format="text"))),
     }
     in_turns("words labeled", words, both)
     some = lines[:SENTENCES]
     count = sum(map(len, model.predict(some)))
     # behind an empty line each sentence is labeled by itself
-    each: dict[str, Callable[[], float]] = {
-        "C": lambda: child([program], "\n".join(some).encode()),
+    alone: dict[str, Callable[[], float]] = {
+        **each(programs, "\n".join(some).encode()),
         "ensue": lambda: processor_seconds(lambda: [model.predict([line]) for line in some]),
     }
-    in_turns("words labeled, sentence by sentence", count, each)
+    in_turns("words labeled, sentence by sentence", count, alone)
 
 
-def read_and_written(model: Any, run: str, program: str, text: str, folder: Path) -> None:
+def read_and_written(model: Any, run: str, programs: dict[str, str], text: str, folder: Path) -> None:
     """Tokens of a text at hand, written ones, and ones that are read one by one."""
-    ids = model.tokenizer.encode(text)
-    fewer = {precision: folder / precision / precision for precision in ("f16", "int8")}
-    for precision, path in fewer.items():
-        note, _ = ensue.export_run(run, path.parent, "c", precision=precision)
-        print(f"{note} weights {path.with_suffix('.weights').stat().st_size / 1024:,.0f} KiB")
-        subprocess.run(["make", "-s"], cwd=path.parent, check=True)
+    ids, program = model.tokenizer.encode(text), programs["C"]
     works: dict[str, Callable[[], float]] = {
-        "C": lambda: child([program], text.encode()),
-        "C, f16": lambda: child([str(fewer["f16"])], text.encode()),
-        "C, int8": lambda: child([str(fewer["int8"])], text.encode()),
+        **each(programs, text.encode()),
         "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
     }
     some: dict[str, Callable[[], float]] = {
@@ -213,30 +211,34 @@ def main() -> None:
     if not reads_lines:
         text = (text * (CHARACTERS // len(text) + 1))[:CHARACTERS]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "model"
-        ensue.export_run(options.run, folder, "c")
-        subprocess.run(["make", "-s"], cwd=folder, check=True)
-        program, weights = str(folder / "model"), (folder / "model.weights").stat().st_size
-        first: dict[str, list[float]] = {program: [], "/bin/true": []}
+        programs = {}
+        for what, precision in {"C": "f32", "C, f16": "f16", "C, int8": "int8"}.items():
+            folder = Path(name) / precision / "model"
+            *notes, _ = ensue.export_run(options.run, folder, "c", precision=precision)
+            subprocess.run(["make", "-s"], cwd=folder, check=True)
+            programs[what] = str(folder / "model")
+            print(f"{what}: weights {(folder / 'model.weights').stat().st_size / 1024:,.0f} KiB", *notes)
+        first: dict[str, list[float]] = {command: [] for command in [*programs.values(), "/bin/true"]}
         for _ in range(ROUNDS * 3):
             for command, found in first.items():
                 start = time.perf_counter()
                 child([command], (text.partition("\n")[0] if reads_lines else text[:1]).encode())
                 found.append(time.perf_counter() - start)
-        answer, nothing = (median(found) * 1000 for found in first.values())
-        print(f"weights {weights / 1024:,.0f} KiB, program {Path(program).stat().st_size / 1024:,.0f} KiB")
-        print(f"first answer {answer:.1f} ms after a process is asked for; /bin/true takes {nothing:.1f} ms")
         read = text.encode()[: MOST_IN_PIPE if reads_lines else None]
-        most = peak([program], read, ends=not reads_lines)
-        print(f"largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
+        arguments = ["--probabilities"] * hasattr(model, "label")
+        for what, command in [*programs.items(), ("nothing", "/bin/true")]:
+            print(f"{what}: first answer {median(first[command]) * 1000:.1f} ms after a process is asked for")
+        for what, command in programs.items():
+            most = peak([command, *arguments], read, ends=not reads_lines)
+            print(f"{what}: largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
         if hasattr(model, "prediction_lines") and hasattr(model, "label"):
-            tagged(model, program, text, options.text)
+            tagged(model, programs, text, options.text)
         elif hasattr(model, "coder"):
-            transduced(model, program, text, options.text)
+            transduced(model, programs["C"], text, options.text)
         elif reads_lines:
-            classified(model, program, text)
+            classified(model, programs, text)
         else:
-            read_and_written(model, options.run, program, text, Path(name))
+            read_and_written(model, options.run, programs, text, Path(name))
 
 
 if __name__ == "__main__":

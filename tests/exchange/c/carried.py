@@ -1,11 +1,15 @@
 """A folder of C, compiled and called: `Carried` is its interface in Python."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+import torch
 
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -30,6 +34,27 @@ def put(files: dict[str, bytes], folder: Path) -> Path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
+
+
+def twin(matrix: np.ndarray, precision: str, axis: int) -> np.ndarray:
+    """The numbers that are left."""
+    if precision != "int8":
+        return matrix.astype({"f32": np.float32, "f16": np.float16}[precision]).astype(np.float32)
+    found = np.zeros_like(matrix)
+    for line, to in zip(np.moveaxis(matrix, axis, -1), np.moveaxis(found, axis, -1), strict=True):
+        factor = np.float32(abs(line).max() / 127) or np.float32(1)
+        to[:] = np.rint(line / factor) * factor
+    return found
+
+
+def rounded(model: torch.nn.Module, precision: str, *, but: str) -> None:
+    """Changes the matrices and tables of a model of words to the numbers that are left. A row of each is a column of
+    what C multiplies.
+    """
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 and not re.search(but, name):
+                parameter.copy_(torch.from_numpy(twin(parameter.float().numpy(), precision, 1)))
 
 
 class CToken(ctypes.Structure):

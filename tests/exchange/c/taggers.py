@@ -43,8 +43,8 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def written(pipeline: LabelingPipeline, name: str, *, embed: bool = False) -> dict[str, bytes]:
-    weights = Weights()
+def written(pipeline: LabelingPipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
+    weights = Weights(precision=precision)
     return assembled(tagger_parts(pipeline, weights), weights, name, embed=embed)
 
 

@@ -22,7 +22,19 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
-from exchange.c.carried import ARGUMENT, COMPILERS, DAMAGED, NUMBERS_FAIL, OK, SANITIZED, compiled, library, put
+from exchange.c.carried import (
+    ARGUMENT,
+    COMPILERS,
+    DAMAGED,
+    NUMBERS_FAIL,
+    OK,
+    SANITIZED,
+    compiled,
+    library,
+    put,
+    rounded,
+    twin,
+)
 from inspection.small import document
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
@@ -127,8 +139,10 @@ class CText(ctypes.Structure):
 class CarriedClassifier:
     """The interface in Python; `call` calls a function by its name."""
 
-    def __init__(self, pipeline: ClassificationPipeline, folder: Path, name: str, *, embed: bool = False) -> None:
-        weights = Weights()
+    def __init__(
+        self, pipeline: ClassificationPipeline, folder: Path, name: str, *, embed: bool = False, precision: str = "f32"
+    ) -> None:
+        weights = Weights(precision=precision)
         parts = classifier_parts(pipeline, weights)
         self.folder, self.name = put(assembled(parts, weights, name, embed=embed), folder), name
         self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
@@ -185,6 +199,22 @@ def check(both: Any, *texts: bytes) -> None:
 @example(one="A\u03a3 " * 9 + "'\u03a3", other="\u0663.5 12")
 def test_texts_have_the_probabilities_of_ensue(both: Any, one: str, other: str) -> None:
     check(both, *(text.encode("utf-8", "replace") for text in (one, other)[: both[1].texts]))
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("kind", "precision"), [("both_ways", "int8"), ("pair_of_layers", "int8"), ("pair", "f16")])
+def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+    pipeline = classifier(**KINDS[kind])
+    carried, bag = CarriedClassifier(pipeline, tmp_path, kind, precision=precision), pipeline.model.bag
+    rounded(pipeline.model, precision, but="^bag|vector.weight")
+    if bag is not None:  # by columns
+        table = torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:].detach().numpy()
+        left = torch.from_numpy(twin(table, precision, 0))
+        bag.ratio[1:], bag.weight.data[1:] = left[:, 0], left[:, 1:]
+    for k in range(9):
+        texts = [" ".join(SIGNS[k : k + 14]), " ".join(SIGNS[k % 4 : 9])]
+        check((pipeline, carried), *(text.encode() for text in texts[: carried.texts]))
 
 
 @pytest.mark.slow

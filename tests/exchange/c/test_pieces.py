@@ -146,7 +146,7 @@ def test_the_step_of_every_layer(tmp_path: Path, products: str) -> None:
         )
         texts.append(step.text + export)
         cases.append((number, layer, step, weights.whole()))
-    prelude = [piece("prelude.h"), piece("engine/functions.h"), piece(products)]
+    prelude = [piece("prelude.h"), piece("engine/functions.h"), piece("stored.h"), piece(products)]
     model = piece("weights.h").partition("enum { LANES")[0]
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
@@ -264,7 +264,8 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         multiply(rows, n, k, a, stride, m, c, ldc);
     }
     """
-    (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", piece("prelude.h"), piece("rows.h"), wrapped]))
+    parts = ["prelude.h", "engine/functions.h", "stored.h", "rows.h"]
+    (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", *map(piece, parts), wrapped]))
     return library(folder, "-march=native", "rows.c")
 
 

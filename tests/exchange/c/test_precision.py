@@ -3,6 +3,7 @@
 import ctypes
 import re
 from pathlib import Path
+from platform import machine
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ import ensue
 from ensue.errors import EnsueError
 from ensue.exchange.c import precision as precisions
 from ensue.exchange.c.precision import PRECISIONS, stored
-from ensue.exchange.c.writing import piece, written
-from exchange.c.carried import COMPILERS, Carried, library, put
+from ensue.exchange.c.writing import piece, printed, written
+from ensue.runs.directory import RunDirectory
+from ensue.tasks import task_entry
+from exchange.c.carried import COMPILERS, Carried, library, put, twin
 from exchange.c.models import MIXED, pipeline
 from kept_runs.make import unpacked
 from language_pipelines import TEXT
+from page_data import write_data
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
 HARNESS = """
@@ -29,25 +33,21 @@ void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
 """
 
 
-def twin(matrix: np.ndarray, precision: str, axis: int) -> np.ndarray:
-    """The numbers that are left."""
-    if precision != "int8":
-        return matrix.astype({"f32": np.float32, "f16": np.float16}[precision]).astype(np.float32)
-    found = np.zeros_like(matrix)
-    for line, to in zip(np.moveaxis(matrix, axis, -1), np.moveaxis(found, axis, -1), strict=True):
-        factor = np.float32(abs(line).max() / 127) or np.float32(1)
-        to[:] = np.rint(line / factor) * factor
-    return found
-
-
 @pytest.mark.slow
 @needs_compiler
+@pytest.mark.parametrize("processor", ["-march=native", "-msse2", "-DNO_LANES"])
+@pytest.mark.parametrize("products", ["products.h", "rows.h"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_and_a_row_are_of_the_numbers_that_are_left(precision: str, tmp_path: Path) -> None:
+def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
+    precision: str, products: str, processor: str, tmp_path: Path
+) -> None:
+    """By instructions of the processor, by vectors, and number by number."""
+    if processor == "-msse2" and machine() not in ("x86_64", "AMD64"):
+        processor = "-DPLAIN"
     head = f"#include <stdint.h>\n#include <stddef.h>\n#define PRECISION {PRECISIONS[precision]}"
-    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "products.h")]
+    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "stored.h", products)]
     (tmp_path / "products.c").write_text("\n".join([head, *parts, HARNESS]))
-    pieces = library(tmp_path, "-Wno-missing-prototypes", "products.c")
+    pieces = library(tmp_path, "-Wno-missing-prototypes", processor, "products.c")
     rng = np.random.default_rng(0)
     for k, n in ((1, 1), (7, 3), (8, 16), (29, 50), (64, 5)):
         matrix = (rng.normal(size=(k, n)) * 10.0 ** rng.integers(-7, 3, (k, n))).astype(np.float32)
@@ -112,8 +112,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_changes_is_measured_and_said(run: Path, tmp_path: Path) -> None:
     note, _ = ensue.export_run(run, tmp_path / "sea", "c", precision="int8", embed=True)
     found = re.fullmatch(
-        r"The matrices are int8\. The first ([\d,]+) characters of the validation text have ([\d.]+) nats per token, "
-        r"and ([\d.]+) with numbers of 32 bits \(([-+][\d.]+)%\)\.",
+        r"Matrices and tables are int8\. The first ([\d,]+) characters of the validation text have ([\d.]+) nats "
+        r"per token, and ([\d.]+) with numbers of 32 bits \(([-+][\d.]+)%\)\.",
         note,
     )
     assert found is not None
@@ -132,19 +132,61 @@ def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(precisions, "compiler", lambda: None)
-        assert note("a") == "The matrices are f16. What that changes was not measured: there is no C compiler."
+        assert note("a") == "Matrices and tables are f16. What that changes was not measured: there is no C compiler."
         patch.setattr(precisions, "compiler", lambda: ("false",))
-        assert note("b") == "The matrices are f16. What that changes was not measured: the C compiler failed."
+        assert note("b") == "Matrices and tables are f16. What that changes was not measured: the C compiler failed."
         patch.setattr(precisions, "compiler", lambda: ("no-such-compiler",))
-        assert note("c") == "The matrices are f16. What that changes was not measured: the C compiler failed."
+        assert note("c") == "Matrices and tables are f16. What that changes was not measured: the C compiler failed."
     Path("book.txt").unlink()
-    assert note("d") == "The matrices are f16. What that changes was not measured: there is no validation text."
+    assert note("d") == "Matrices and tables are f16. What that changes was not measured: there is no validation text."
 
 
 def test_other_tasks_are_refused(tmp_path: Path) -> None:
-    unpacked("classify-bag", tmp_path)
-    with pytest.raises(EnsueError, match=r"a classifier; precision is for language models"):
-        ensue.export_run(tmp_path / "classify-bag", tmp_path / "out", "c", precision="int8")
+    unpacked("transduce-lstm", tmp_path)
+    with pytest.raises(EnsueError, match=r"precision is for language models, taggers and classifiers"):
+        ensue.export_run(tmp_path / "transduce-lstm", tmp_path / "out", "c", precision="int8")
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("name", "unit"), [("tag-lstm", "words"), ("classify-pairs", "texts")])
+def test_changed_labels_and_probabilities_are_measured(
+    name: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another model answers to the validation data, as C, beside what both answer in Python."""
+    unpacked(name, tmp_path)
+    write_data(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory(tmp_path / name)
+    files, _, other = printed(run, "other")
+    pipeline: Any = ensue.load(tmp_path / name)
+    with torch.no_grad():
+        for parameter in pipeline.model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    note = precisions.measured(run, pipeline, files, "other", "int8")
+    found = re.fullmatch(
+        rf"Matrices and tables are int8\. Of the first ([\d,]+) {unit} of the validation data, ([\d.]+) % have the "
+        r"same label as with numbers of 32 bits; the probability of the label changes by ([\d.]+) on average\.",
+        note,
+    )
+    assert found is not None
+    job = task_entry(run.recipe.task).job_class(run.recipe, run)
+    texts: Any = job.split.valid.texts
+    if unit == "words":
+        given: list[Any] = [" ".join(text) for text in texts]
+        both = [
+            [(word.label, word.confidence) for answer in model.predict(given, confidence=True) for word in answer]
+            for model in (pipeline, other)
+        ]
+    else:
+        given = [tuple(" ".join(text) for text in pair) for pair in zip(*texts, strict=True)]
+        both = [[(text.label, text.probability) for text in model.predict(given)] for model in (pipeline, other)]
+    count, share, change = (float(number.replace(",", "")) for number in found.groups())
+    pairs = list(zip(*both, strict=True))
+    assert count == len(pairs) > 3
+    assert share == pytest.approx(100 * np.mean([one[0] == two[0] for one, two in pairs]), abs=0.01)
+    assert share < 100
+    assert change == pytest.approx(np.mean([abs(one[1] - two[1]) for one, two in pairs]), abs=1e-4)
 
 
 @pytest.mark.parametrize(

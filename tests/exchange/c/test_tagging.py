@@ -29,6 +29,7 @@ from exchange.c.carried import (
     compiled,
     library,
     put,
+    rounded,
 )
 from exchange.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of, written
 from inspection.small import TRANSFORMER, tagger
@@ -111,6 +112,19 @@ def test_the_labels_and_probabilities_of_ensue(both: tuple[LabelingPipeline, Car
     check_labels(both, sentences_of(1))
     check_labels(both, sentences_of(2), room=1000)
     check_labels(both, [["Sea"]])
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("kind", "precision"), [("cnn", "int8"), ("lstm", "int8"), ("vectors", "f16")])
+def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+    made = pipeline_of(kind)
+    files = written(made, kind, precision=precision)
+    before = made.predict(sentences_of(1), confidence=True)
+    rounded(made.model, precision, but="kept_vectors|start|end|pairs|transitions")
+    check_labels((made, Carried(put(files, tmp_path), kind)), sentences_of(1))
+    after = made.predict(sentences_of(1), confidence=True)
+    assert [word.confidence for one in before for word in one] != [word.confidence for one in after for word in one]
 
 
 @pytest.mark.slow

@@ -52,9 +52,12 @@ static void add_row(const NAME_model *model, uint32_t row, double *scores, doubl
     const uint32_t *kept = words32(model, AT_KEPT) + 2 * (size_t)(row / 32);
     uint32_t bit = UINT32_C(1) << row % 32;
     if (!(kept[0] & bit)) return;
-    const real *of = reals(model, AT_ROWS) + (size_t)(kept[1] + ones(kept[0] & (bit - 1))) * ROW;
-    *squares += (double)of[0] * (double)of[0];
-    for (int k = 0; k < NAME_LABELS; k++) scores[k] += (double)of[0] * (double)of[1 + k];
+    const real *table = reals(model, AT_ROWS);
+    const stored *of = stored_behind(table, ROW) + (size_t)(kept[1] + ones(kept[0] & (bit - 1))) * ROW;
+    double found[ROW];
+    for (int k = 0; k < ROW; k++) found[k] = (double)number(of[k]) * (PRECISION == 8 ? (double)table[k] : 1);
+    *squares += found[0] * found[0];
+    for (int k = 0; k < NAME_LABELS; k++) scores[k] += found[0] * found[1 + k];
 }
 
 static void weigh(const NAME_model *model, const double *sums, double squares, double *scores) {

@@ -51,7 +51,7 @@ def classifier_parts(pipeline: ClassificationPipeline, weights: Weights) -> Part
         "AT_LABEL_STARTS": weights.add(np.cumsum([0, *map(len, texts)]).astype(np.uint32)),
         "AT_LABELS": weights.add(b"".join(texts)),
     }
-    pieces = ["utf8.h", *characters(pipeline.splitter)]
+    pieces = ["stored.h", "utf8.h", *characters(pipeline.splitter)]
     layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights, constants)
     pieces += [*layers, *_bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)]
     return Parts(
@@ -84,7 +84,14 @@ def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: di
             numbers[0] = part.d_last
         if isinstance(part, AttentionPooling):
             wide = widened(part.linear.weight)
-            widest, places = max(widest, wide.shape[1]), map(weights.add, (wide, part.linear.bias, part.vector.weight))
+            widest, places = (
+                max(widest, wide.shape[1]),
+                (
+                    weights.add_matrix(wide),
+                    weights.add(part.linear.bias),
+                    weights.add(part.vector.weight),
+                ),
+            )
             numbers = [0, wide.shape[1], part.d_attention, *places]
         else:
             numbers.append(0)
@@ -93,13 +100,13 @@ def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: di
     constants |= {
         "D_POOLED": model.pooling.d_out, "WIDE_ATTENTION": widest, "D_HIDDEN": 0, "WIDE_HIDDEN": 0, "AT_HIDDEN": 0,
         "AT_HIDDEN_BIAS": 0, "IS_TANH": int(any(isinstance(part, nn.Tanh) for part in hidden)),
-        "AT_LAST": weights.add(widened(last.weight)), "AT_LAST_BIAS": weights.add(last.bias),
+        "AT_LAST": weights.add_matrix(widened(last.weight)), "AT_LAST_BIAS": weights.add(last.bias),
         "WIDE_LABELS": widened(last.weight).shape[1],
     }  # fmt: skip
     for linear in hidden[:1]:
         wide = widened(linear.weight)
         constants |= {"D_HIDDEN": linear.out_features, "WIDE_HIDDEN": wide.shape[1]}
-        constants |= {"AT_HIDDEN": weights.add(wide), "AT_HIDDEN_BIAS": weights.add(linear.bias)}
+        constants |= {"AT_HIDDEN": weights.add_matrix(wide), "AT_HIDDEN_BIAS": weights.add(linear.bias)}
     poolings = f"static const pooling POOLINGS[] = {{{', '.join(rows)}}};\n"
     steps_and_table = [*(step.text for step in steps.steps), table]
     return ["rows.h", "layers.h", *steps_and_table, *features, "pooling.h", poolings, "text_layers.h"]
@@ -132,7 +139,7 @@ def _bag(
         "NGRAMS": bag.longest,
         "BUCKETS": bag.buckets,
         "AT_KEPT": weights.add(np.stack([packed, before.astype(np.uint32)], axis=1)),
-        "AT_ROWS": weights.add(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
+        "AT_ROWS": weights.add_matrix(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
         "AT_BIAS": weights.add(bag.bias),
     }
     if isinstance(bag, PairBag):

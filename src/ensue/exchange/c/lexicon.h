@@ -1,7 +1,8 @@
-/* Vocabularies: a table of numbers of symbols by their hashes, with gaps. 0 is what is unknown. */
+/* Vocabularies: the numbers of symbols, of which 0 is what is unknown. Symbols of similar hashes stand together. Each has
+ * its size, its number, and its bytes; sizes and numbers are written seven bits a byte, the lowest first. */
 typedef struct {
-    size_t slots, starts, texts;
-    uint32_t mask;
+    size_t starts, symbols; /* the places of these groups, and where each begins */
+    uint32_t mask, size;
 } vocabulary;
 
 static uint32_t hash_of(const void *bytes, size_t size) {
@@ -10,12 +11,24 @@ static uint32_t hash_of(const void *bytes, size_t size) {
     return hash ^ hash >> 15;
 }
 
+INLINE uint32_t short_number(const uint8_t **at) {
+    uint32_t found = *(*at)++;
+    if (found < 128) return found;
+    found &= 127;
+    for (int shift = 7;; shift += 7) {
+        uint32_t next = *(*at)++;
+        found |= (next & 127) << shift;
+        if (next < 128) return found;
+    }
+}
+
 UNUSED static uint32_t number_of(const NAME_model *model, const vocabulary *of, const uint8_t *bytes, size_t size) {
-    const uint32_t *slots = words32(model, of->slots), *starts = words32(model, of->starts);
-    const uint8_t *texts = (const uint8_t *)words32(model, of->texts);
-    for (uint32_t at = hash_of(bytes, size) & of->mask; slots[at]; at = (at + 1) & of->mask) {
-        uint32_t id = slots[at] - 1;
-        if (starts[id + 1] - starts[id] == size && !memcmp(texts + starts[id], bytes, size)) return id;
+    const uint32_t *starts = words32(model, of->starts) + (hash_of(bytes, size) & of->mask);
+    const uint8_t *symbols = (const uint8_t *)words32(model, of->symbols), *end = symbols + starts[1];
+    for (const uint8_t *at = symbols + starts[0]; at < end;) {
+        uint32_t length = short_number(&at), id = short_number(&at);
+        if (length == size && !memcmp(at, bytes, size)) return id;
+        at += length;
     }
     return 0;
 }

@@ -1,9 +1,10 @@
-"""Weights in fewer bits, and what that does to a language model."""
+"""Weights in fewer bits, and what that does to a model."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.engine.c_library import compiler, compiler_flags
-from ensue.errors import DataError
+from ensue.errors import DataError, EnsueError
 from ensue.runs.directory import RunDirectory
 
 F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
 """The bits of each number of a matrix."""
-CHARACTERS = 20_000
-"""So much of the validation text is read."""
+CHARACTERS = WORDS = 20_000
+"""So much of the validation data is read: of a text, and of sentences and short texts."""
 
 
 def stored(matrix: Tensor, precision: str, axis: int) -> bytes:
-    """A matrix (rows, columns) as products.h reads it. Before whole numbers there is a factor for each column (axis 0),
+    """A matrix (rows, columns) as stored.h reads it. Before whole numbers there is a factor for each column (axis 0),
     or for each row (axis 1). Raises ValueError for numbers that this cannot hold.
     """
     numbers: NDArray[np.float32] = matrix.detach().cpu().float().numpy()
@@ -42,10 +43,11 @@ def stored(matrix: Tensor, precision: str, axis: int) -> bytes:
 
 
 def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: str, precision: str) -> str:
-    """A sentence on the nats of validation text in this precision, beside ensue's. `files` are compiled and run."""
-    here = f"The matrices are {precision}. "
-    command, text = compiler(), _validation_text(run)
-    if command is None or not text:
+    """A sentence on what this precision changes in validation text, beside ensue's. `files` are compiled and run."""
+    here = f"Matrices and tables are {precision}. "
+    texts, arguments, compared = PROOFS[run.recipe.task]
+    command, given = compiler(), texts(run)
+    if command is None or not given:
         why = "there is no validation text" if command else "there is no C compiler"
         return f"{here}What that changes was not measured: {why}."
     options = [flag for flag in compiler_flags() if flag not in ("-shared", "-fPIC")]
@@ -53,21 +55,91 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
         for file, content in files.items():
             Path(folder, file).write_bytes(content)
         compiling = [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"]
+        reading = [f"{folder}/program", *arguments]
         try:
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
-            found = subprocess.run([f"{folder}/program"], input=text.encode(), capture_output=True, check=True).stdout
+            found = subprocess.run(reading, input="\n".join(given).encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return f"{here}What that changes was not measured: the C compiler failed."
-    fewer = np.mean([float(line.split()[0]) for line in found.splitlines()])
-    before = np.mean([token.nats for token in pipeline.score(text)])
+    return here + compared(pipeline, given, [line for line in found.decode().split("\n") if line])
+
+
+def _nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+    """The nats of the tokens of a text."""
+    fewer = np.mean([float(line.split()[0]) for line in lines])
+    before = np.mean([token.nats for token in pipeline.score(texts[0])])
     return (
-        f"{here}The first {len(text):,} characters of the validation text have {fewer:.4f} nats per token, and "
+        f"The first {len(texts[0]):,} characters of the validation text have {fewer:.4f} nats per token, and "
         f"{before:.4f} with numbers of 32 bits ({round(fewer / before - 1, 4) + 0:+.2%})."
     )
 
 
-def _validation_text(run: RunDirectory) -> str:
-    """The beginning of the validation text, or "" if the run has none, or if it is not there."""
+def _tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+    """The labels of words."""
+    before = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
+    fewer = [line.split("\t")[-2:] for line in lines]
+    return _same("words", fewer, [(word.label, word.confidence) for word in before])
+
+
+def _classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+    """The labels of texts."""
+    pairs = pipeline.num_texts == 2
+    before = pipeline.predict([tuple(text.split("\t")) for text in texts] if pairs else texts)
+    fewer = [line.split("\t")[2 * pairs :][:2] for line in lines]
+    return _same("texts", fewer, [(",".join(text.labels), max(text.probabilities.values())) for text in before])
+
+
+def _same(what: str, fewer: list[list[str]], before: list[tuple[str, float]]) -> str:
+    same = sum(one[0] == other[0] for one, other in zip(fewer, before, strict=True)) / len(before)
+    changes = [abs(float(one[1].partition(",")[0]) - other[1]) for one, other in zip(fewer, before, strict=True)]
+    return (
+        f"Of the first {len(before):,} {what} of the validation data, {100 * same:.2f} % have the same label as with "
+        f"numbers of 32 bits; the probability of the label changes by {np.mean(changes):.4f} on average."
+    )
+
+
+def _validation_sentences(run: RunDirectory) -> list[str]:
+    """The words of some sentences, with blanks between them."""
+    from ensue.tasks.labeling.data import SentenceData  # noqa: PLC0415
+
+    texts = _validation_data(run, SentenceData)
+    return [] if texts is None else _first(texts.texts, WORDS)
+
+
+def _validation_documents(run: RunDirectory) -> list[str]:
+    """Some texts, or pairs with a tab between them."""
+    from ensue.tasks.classification.data import DocumentData  # noqa: PLC0415
+
+    found = _validation_data(run, DocumentData)
+    parts = [] if found is None else [_first(texts, WORDS) for texts in found.texts]
+    return ["\t".join(both) for both in zip(*parts, strict=False)]
+
+
+def _first(texts: Any, words: int) -> list[str]:
+    """As many texts as have so many words, each in one line."""
+    found: list[str] = []
+    for text in texts:
+        words -= len(text)
+        if words < 0:
+            break
+        found.append(" ".join(" ".join(text).split()))
+    return found
+
+
+def _validation_data(run: RunDirectory, kind: Any) -> Any:
+    """The validation examples of a run, or None if it has none, or if they are not there."""
+    data: Any = run.recipe.data
+    alone = {"train": data.valid, "valid": "", "valid_fraction": 0.0} if data.valid else {}
+    recipe = run.recipe.model_copy(update={"data": data.model_copy(update={**alone, "test": ""})})
+    try:
+        split = kind(recipe, run).split
+        return split.train if alone else split.valid
+    except EnsueError:
+        return None
+
+
+def _validation_text(run: RunDirectory) -> list[str]:
+    """The beginning of the validation text, or nothing if the run has none, or if it is not there."""
     from ensue.data.sources import TextSource  # noqa: PLC0415
     from ensue.tasks.texts.corpus import training_characters, training_source  # noqa: PLC0415
 
@@ -79,7 +151,16 @@ def _validation_text(run: RunDirectory) -> str:
             source = training_source(data)
             start = training_characters(source.count_characters(), data, run) or 0
         else:
-            return ""
-        return "".join(source.chunks(start, start + CHARACTERS))
+            return []
+        text = "".join(source.chunks(start, start + CHARACTERS))
+        return [text] if text else []
     except DataError:
-        return ""
+        return []
+
+
+PROOFS: dict[str, tuple[Callable[[RunDirectory], list[str]], list[str], Callable[[Any, list[str], list[str]], str]]] = {
+    "language-modeling": (_validation_text, [], _nats),
+    "labeling": (_validation_sentences, ["--probabilities"], _tags),
+    "classification": (_validation_documents, [], _classes),
+}
+"""By task: the validation texts, how the program is called, and what is said of its lines and of ensue's answers."""

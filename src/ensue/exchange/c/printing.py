@@ -24,6 +24,8 @@ from ensue.types import State, leaves
 
 LANES, LINE = 64, 16
 """Sums of the checksum, and numbers of a line of the file, so that each part of it begins at a multiple of 64 bytes."""
+GROUP = 4
+"""The symbols of a group of lexicon.h, at most on average."""
 _PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
@@ -52,11 +54,11 @@ class Weights:
     precision: str = F32
 
     def add_matrix(self, matrix: Tensor) -> int:
-        """Appends a matrix (k, n) that `multiply` of products.h reads; returns where it begins."""
+        """Appends a matrix (k, n) that `multiply` reads; returns where it begins."""
         return self.add(stored(matrix, self.precision, 0))
 
     def add_rows(self, table: Tensor) -> int:
-        """Appends a table (rows, width) whose rows `read_row` of products.h reads; returns where it begins."""
+        """Appends a table (rows, width) whose rows `read_row` of stored.h reads; returns where it begins."""
         return self.add(stored(table, self.precision, 1))
 
     def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
@@ -102,16 +104,18 @@ def character_table(tokenizer: CharacterTokenizer, weights: Weights) -> dict[str
 
 def vocabulary(name: str, known: Vocabulary, weights: Weights) -> str:
     """The table of lexicon.h by which numbers of symbols are looked up."""
-    symbols = [symbol.encode("utf-8", "surrogatepass") for symbol in known.symbols]
-    mask = (1 << (2 * len(symbols)).bit_length()) - 1
-    slots = np.zeros(mask + 1, np.uint32)
-    for id, text in enumerate(symbols):
-        place = _hash(text) & mask
-        while slots[place]:
-            place = (place + 1) & mask
-        slots[place] = id + 1
-    places = weights.add(slots), *texts(symbols, weights)
-    return f"static const vocabulary {name} = {{{', '.join(map(str, places))}, {mask}}};\n"
+    mask = (1 << (len(known) // GROUP).bit_length()) - 1
+    groups = [b""] * (mask + 1)
+    for id, symbol in enumerate(known.symbols):
+        text = symbol.encode("utf-8", "surrogatepass")
+        groups[_hash(text) & mask] += _short(len(text)) + _short(id) + text
+    places = texts(groups, weights)
+    return f"static const vocabulary {name} = {{{', '.join(map(str, places))}, {mask}, {len(known)}}};\n"
+
+
+def _short(number: int) -> bytes:
+    """As `short_number` of lexicon.h reads it."""
+    return bytes([number]) if number < 128 else bytes([128 | number & 127]) + _short(number >> 7)
 
 
 def _hash(text: bytes) -> int:

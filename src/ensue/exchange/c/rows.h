@@ -3,41 +3,24 @@
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
-#if defined(__AVX512F__)
-#define LANE_COUNT 16
-#elif defined(__AVX__)
-#define LANE_COUNT 8
-#else
-#define LANE_COUNT 4
-#endif
-#if defined(__GNUC__)
-typedef real lanes __attribute__((vector_size(LANE_COUNT * sizeof(real))));
-#define FOR_LANES(statement) statement
-#define LANE
-#else
-typedef struct {
-    real at[LANE_COUNT];
-} lanes;
-#define FOR_LANES(statement) for (int l = 0; l < LANE_COUNT; l++) statement
-#define LANE .at[l]
-#endif
-
 /* ROWS rows by WIDE vectors of columns. */
 #define BLOCK(ROWS, WIDE)                                                                                           \
-    INLINE void block_##ROWS##_##WIDE(int64_t n, int64_t k, const real *a, int64_t stride, const real *m, real *c, \
+    INLINE void block_##ROWS##_##WIDE(int64_t n, int64_t k, const real *a, int64_t stride, const stored *m, real *c, \
                                       int64_t ldc) {                                                               \
         lanes sums[ROWS][WIDE], b;                                                                                  \
         for (int r = 0; r < ROWS; r++)                                                                              \
             for (int w = 0; w < WIDE; w++) FOR_LANES(sums[r][w] LANE = (lanes){0} LANE);                            \
         for (int64_t i = 0; i < k; i++, m += n)                                                                     \
             for (int w = 0; w < WIDE; w++) {                                                                        \
-                memcpy(&b, m + w * LANE_COUNT, sizeof b);                                                           \
+                b = lanes_of(m + w * LANE_COUNT);                                                                   \
                 for (int r = 0; r < ROWS; r++) FOR_LANES(sums[r][w] LANE += a[r * stride + i] * b LANE);            \
             }                                                                                                       \
         for (int r = 0; r < ROWS; r++)                                                                              \
             for (int w = 0; w < WIDE; w++) memcpy(c + r * ldc + w * LANE_COUNT, &sums[r][w], sizeof b);             \
     }
 BLOCK(1, 8)
+BLOCK(8, 2)
+BLOCK(8, 1)
 BLOCK(4, 2)
 BLOCK(3, 2)
 BLOCK(2, 2)
@@ -47,10 +30,12 @@ BLOCK(3, 1)
 BLOCK(2, 1)
 BLOCK(1, 1)
 
-/* Panels of WIDE vectors, as many as there are. */
+/* Panels of WIDE vectors, as many as there are; eight rows at once for processors with 32 registers of vectors. */
 #define PANELS(WIDE)                                                                          \
     for (; j + WIDE * LANE_COUNT <= n; j += WIDE * LANE_COUNT) {                              \
         int64_t r = 0;                                                                        \
+        for (; LANE_COUNT == 16 && r + 8 <= rows; r += 8)                                     \
+            block_8_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc);        \
         for (; r + 4 <= rows; r += 4)                                                         \
             block_4_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc);        \
         if (rows - r == 3) block_3_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc); \
@@ -58,8 +43,9 @@ BLOCK(1, 1)
         if (rows - r == 1) block_1_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc); \
     }
 
-static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *m, real *c,
+static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *packed, real *c,
                      int64_t ldc) {
+    const stored *m = stored_behind(packed, (size_t)n);
     int64_t j = 0;
     for (; rows == 1 && j + 8 * LANE_COUNT <= n; j += 8 * LANE_COUNT) block_1_8(n, k, a, stride, m + j, c + j, ldc);
     PANELS(2)
@@ -67,7 +53,9 @@ static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t 
     for (; j < n; j++)
         for (int64_t r = 0; r < rows; r++) {
             real sum = 0;
-            for (int64_t i = 0; i < k; i++) sum += a[r * stride + i] * m[i * n + j];
+            for (int64_t i = 0; i < k; i++) sum += a[r * stride + i] * number(m[i * n + j]);
             c[r * ldc + j] = sum;
         }
+    for (int64_t r = 0; PRECISION == 8 && r < rows; r++, c += ldc)
+        for (j = 0; j < n; j++) c[j] *= packed[j];
 }

@@ -32,7 +32,7 @@ def tagger_parts(pipeline: LabelingPipeline, weights: Weights) -> Parts:
         raise ValueError(f'it reads the column "{next(iter(lexicon.columns))}" of the data')
     constants: dict[str, Any] = {"ROWS": ROWS}
     steps = Steps(weights, ROWS)
-    pieces = ["rows.h", "utf8.h", *characters(pipeline.splitter), "cutting.h"]
+    pieces = ["stored.h", "rows.h", "utf8.h", *characters(pipeline.splitter), "cutting.h"]
     tables = layer_table(model.layers, steps, constants)
     features = feature_pieces(model.features, lexicon, steps, constants)
     pieces += ["layers.h", *(step.text for step in steps.steps), tables, *features]
@@ -58,7 +58,7 @@ def _head(head: TagHead, weights: Weights, constants: dict[str, Any]) -> None:
     constants |= {
         "TAGS": head.num_tags,
         "WIDE_TAGS": wide,
-        "AT_HEAD": weights.add(widened(head.projection.weight)),
+        "AT_HEAD": weights.add_matrix(widened(head.projection.weight)),
         "AT_BIAS": weights.add(head.projection.bias),
         "HAS_CHAIN": int(chain is not None),
         "LOG_SOFTMAX": int(isinstance(head, ViterbiTagHead)),

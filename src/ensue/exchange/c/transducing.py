@@ -125,7 +125,8 @@ def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
     return Parts(
         constants,
         [
-            *("rows.h", "utf8.h", "points.h", "lexicon.h", "layers.h"), *(step.text for step in steps.steps), table,
+            *("stored.h", "rows.h", "utf8.h", "points.h", "lexicon.h", "layers.h"),
+            *(step.text for step in steps.steps), table,
             *_printed(model, begun, attentional, weights, constants), tables, "transducing.h",
         ],
         interface="transducing",

@@ -1,6 +1,6 @@
 /* The features of a word form, side by side: its vector, those of its characters, affixes and shape, and a given one. */
-UNUSED static void copy_row(const NAME_model *model, size_t table, uint32_t row, int width, real **to) {
-    memcpy(*to, reals(model, table) + (size_t)row * (size_t)width, (size_t)width * sizeof(real));
+UNUSED static void copy_row(const NAME_model *model, size_t table, size_t rows, uint32_t row, size_t width, real **to) {
+    read_row(reals(model, table), rows, width, row, 1, *to);
     *to += width;
 }
 
@@ -32,7 +32,8 @@ static void affixes_of(const NAME_model *model, form *of, real **to) {
         size_t size = (is_suffix ? of->ends[count] : of->ends[length]) - begin;
         of->others[0] = '-', memcpy(of->others + is_suffix, of->bytes + begin, size);
         if (!is_suffix) of->others[size] = '-';
-        copy_row(model, AT_AFFIX_VECTORS, number_of(model, &KNOWN_AFFIX, of->others, size + 1), D_AFFIX, to);
+        uint32_t id = number_of(model, &KNOWN_AFFIX, of->others, size + 1);
+        copy_row(model, AT_AFFIX_VECTORS, KNOWN_AFFIX.size, id, D_AFFIX, to);
     }
 }
 #endif
@@ -55,12 +56,6 @@ static uint32_t shape_of(const NAME_model *model, form *of) {
 #endif
 
 #if D_VECTOR
-static real real_of_half(uint32_t half) {
-    uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
-    if (!exponent) return (real)(sign ? -1 : 1) * (real)mantissa * (real)0x1p-24;
-    return real_of(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13);
-}
-
 static void given_vector(const NAME_model *model, form *of, real **to) {
     uint32_t id = number_of(model, &KNOWN_VECTOR, of->others, write_points(of->points, of->count, of->others, NULL));
     if (!id) {
@@ -68,12 +63,12 @@ static void given_vector(const NAME_model *model, form *of, real **to) {
         id = number_of(model, &KNOWN_VECTOR, of->others, write_points(of->lowered, count, of->others, NULL));
     }
     if (id < OWN_VECTORS) {
-        copy_row(model, AT_GIVEN_VECTORS, id, D_VECTOR, to);
+        copy_row(model, AT_GIVEN_VECTORS, OWN_VECTORS, id, D_VECTOR, to);
         return;
     }
     size_t at = (size_t)(id - OWN_VECTORS) * D_VECTOR;
     for (size_t k = 0; k < D_VECTOR; k++)
-        *(*to)++ = real_of_half(words32(model, AT_KEPT_VECTORS)[(at + k) / 2] >> 16 * ((at + k) % 2) & 0xFFFFu);
+        *(*to)++ = real_of_half((uint16_t)(words32(model, AT_KEPT_VECTORS)[(at + k) / 2] >> 16 * ((at + k) % 2)));
 }
 #endif
 
@@ -86,7 +81,7 @@ static void features_of(const NAME_model *model, form *of, const char *text, siz
     (void)normal;
 #endif
 #if D_WORD
-    copy_row(model, AT_WORD_VECTORS, number_of(model, &KNOWN_WORD, of->bytes, normal), D_WORD, &to);
+    copy_row(model, AT_WORD_VECTORS, KNOWN_WORD.size, number_of(model, &KNOWN_WORD, of->bytes, normal), D_WORD, &to);
 #endif
     spell(model, of, room, to);
     to += D_CHARACTERS;
@@ -94,7 +89,7 @@ static void features_of(const NAME_model *model, form *of, const char *text, siz
     affixes_of(model, of, &to);
 #endif
 #if D_SHAPE
-    copy_row(model, AT_SHAPE_VECTORS, shape_of(model, of), D_SHAPE, &to);
+    copy_row(model, AT_SHAPE_VECTORS, KNOWN_SHAPE.size, shape_of(model, of), D_SHAPE, &to);
 #endif
 #if D_VECTOR
     given_vector(model, of, &to);

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from ensue.exchange.c.expressions import Sets, lowercase, splitter_tables
+from ensue.exchange.c.precision import F32
 from ensue.exchange.c.printing import PrintedStep, Weights, printed_step, vocabulary
 from ensue.models.word_features import WordFeatures
 from ensue.nn import Bidirectional, CharacterCNN, CharacterLSTM, Residual, SequenceLayer, Stack, VariationalDropout
@@ -47,15 +49,18 @@ def feature_pieces(features: WordFeatures, lexicon: Lexicon, steps: Steps, const
         ("SHAPE", features.shapes, lexicon.shapes),
     ):
         if table is not None and known is not None:
-            constants |= {f"D_{name}": table.d_out, f"AT_{name}_VECTORS": weights.add(table.weight * table.scale)}
+            constants |= {f"D_{name}": table.d_out, f"AT_{name}_VECTORS": weights.add_rows(table.weight * table.scale)}
             tables.append(vocabulary(f"KNOWN_{name}", known, weights))
     if features.vectors is not None and lexicon.vectors is not None:
-        kept = b"" if features.kept_vectors is None else features.kept_vectors.detach().numpy().astype("<f2").tobytes()
+        own, kept = features.vectors.weight, features.kept_vectors
+        halves = torch.empty(0) if kept is None else kept.detach()
+        if kept is not None and weights.precision != F32:
+            own, halves = torch.cat([own, halves.float()]), halves[:0]
         constants |= {
-            "D_VECTOR": features.vectors.embedding_dim,
-            "OWN_VECTORS": features.vectors.num_embeddings,
-            "AT_GIVEN_VECTORS": weights.add(features.vectors.weight),
-            "AT_KEPT_VECTORS": weights.add(kept),
+            "D_VECTOR": own.shape[1],
+            "OWN_VECTORS": len(own),
+            "AT_GIVEN_VECTORS": weights.add_rows(own),
+            "AT_KEPT_VECTORS": weights.add(halves.numpy().astype("<f2").tobytes()),
         }
         tables.append(vocabulary("KNOWN_VECTOR", lexicon.vectors, weights))
     longest = max(len(word) for part in (lexicon.words, lexicon.vectors) if part is not None for word in part.symbols)
@@ -75,7 +80,7 @@ def _spelling(characters: CharacterCNN | CharacterLSTM, steps: Steps, constants:
     constants |= {
         "D_CHARACTER": characters.d_character,
         "D_CHARACTERS": characters.d_out,
-        "AT_CHARACTER_VECTORS": weights.add(table.weight * table.scale),
+        "AT_CHARACTER_VECTORS": weights.add_rows(table.weight * table.scale),
     }
     if isinstance(characters, CharacterLSTM):
         passes = f"{steps.add(characters.rightward)}, {steps.add(characters.leftward)}"
@@ -86,7 +91,10 @@ def _spelling(characters: CharacterCNN | CharacterLSTM, steps: Steps, constants:
         ]
     (width,), (filters,) = characters.widths, cast("Iterable[nn.Linear]", characters.filters)
     constants |= {"FILTER_WIDTH": width, "WIDE_FILTERS": characters.d_out + -characters.d_out % WIDE}
-    constants |= {"AT_FILTERS": weights.add(widened(filters.weight)), "AT_FILTER_BIAS": weights.add(filters.bias)}
+    constants |= {
+        "AT_FILTERS": weights.add_matrix(widened(filters.weight)),
+        "AT_FILTER_BIAS": weights.add(filters.bias),
+    }
     return ["letters.h", "letters_cnn.h"]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.exchange.c.classifying import classifier_parts
-from ensue.exchange.c.precision import F32, PRECISIONS, measured
+from ensue.exchange.c.precision import F32, PRECISIONS, PROOFS, measured
 from ensue.exchange.c.printing import (
     Parts,
     TokenScores,
@@ -53,7 +53,7 @@ USAGE = """\
 LANGUAGE = "language-modeling"
 _TAKEN = re.compile(
     "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
-    "math|stddef|stdint|stdio|stdlib|string|at|cut|end|expression|is|lexer|mark|most|utf8|wide|word"
+    "immintrin|math|stddef|stdint|stdio|stdlib|string|at|cut|end|expression|is|lexer|mark|most|reads|utf8|wide|word"
 )
 """Files beside a model, targets of CMake, libraries and headers, and beginnings of names inside of the C file."""
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
@@ -61,7 +61,7 @@ CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
 
 def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: str = F32) -> list[str]:
     """Writes a run as C, and returns lines about what was written. With `embed` the weights are inside of the C file.
-    Matrices are kept in one of the `PRECISIONS`; what that changes is measured.
+    Matrices and tables are kept in one of the `PRECISIONS`; what that changes is measured.
 
     Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
     """
@@ -83,8 +83,8 @@ def printed(
     """
     if run.recipe.task not in TASKS:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
-    if precision != F32 and run.recipe.task != LANGUAGE:
-        raise EnsueError(f"{run.path}: a {run.recipe.what}; precision is for language models")
+    if precision != F32 and run.recipe.task not in PROOFS:
+        raise EnsueError(f"{run.path}: a {run.recipe.what}; precision is for language models, taggers and classifiers")
     import torch  # noqa: PLC0415
 
     pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
@@ -178,9 +178,10 @@ def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights)
     constants = more | _constants(model, tokenizer, weights)
     tables = _tables(tokenizer, weights, constants)
     kinds = {CharacterTokenizer: ("points.h", "characters.h"), ByteTokenizer: ("bytes.h",), WordTokenizer: ("words.h",)}
+    layers = ["sampling.h", *layers, "language.h"]
     return Parts(
         constants,
-        ["products.h", "utf8.h", "sink.h", tables, *kinds[type(tokenizer)], "sampling.h", *layers, "language.h"],
+        ["stored.h", "products.h", "utf8.h", "sink.h", tables, *kinds[type(tokenizer)], *layers],
         interface="language",
         numbers={"VOCABULARY": tokenizer.vocabulary_size, "CONTEXT": model.context or 0},
         usage=USAGE,

@@ -1,0 +1,86 @@
+/* The numbers of matrices and tables are of 32 bits, halves of 16, or whole numbers of 8. Before whole numbers there is a
+ * factor for each column of a matrix, and for each row of a table. */
+#ifndef PRECISION
+#define PRECISION 32
+#endif
+#if PRECISION < 32 && (defined(__AVX2__) || defined(__F16C__)) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
+/* Of a half that is finite; the product makes subnormal ones right, too. */
+INLINE real real_of_half(uint16_t half) {
+    return real_of(bits_of(real_of((bits)(half & 0x7FFF) << 13) * 0x1p112f) | (bits)(half & 0x8000) << 16);
+}
+
+#if PRECISION == 16
+typedef uint16_t stored;
+
+INLINE real number(stored half) { return real_of_half(half); }
+#elif PRECISION == 8
+typedef int8_t stored;
+
+INLINE real number(stored whole) { return (real)whole; }
+#else
+typedef real stored;
+
+INLINE real number(stored x) { return x; }
+#endif
+
+static const stored *stored_behind(const real *factors, size_t count) {
+    return (const stored *)(const void *)(factors + (PRECISION == 8 ? count : 0));
+}
+
+/* A row of a table, times a factor. */
+UNUSED static void read_row(const real *table, size_t rows, size_t width, size_t row, real factor, real *to) {
+    const stored *from = stored_behind(table, rows) + row * width;
+    if (PRECISION == 8) factor *= table[row];
+    for (size_t k = 0; k < width; k++) to[k] = number(from[k]) * factor;
+}
+
+#if defined(__AVX512F__)
+#define LANE_COUNT 16
+#elif defined(__AVX__)
+#define LANE_COUNT 8
+#else
+#define LANE_COUNT 4
+#endif
+#if defined(__GNUC__) && !defined(NO_LANES)
+typedef real lanes __attribute__((vector_size(LANE_COUNT * sizeof(real))));
+#define FOR_LANES(statement) statement
+#define LANE
+#define HAS_LANES 1
+#else
+typedef struct {
+    real at[LANE_COUNT];
+} lanes;
+#define FOR_LANES(statement) for (int l = 0; l < LANE_COUNT; l++) statement
+#define LANE .at[l]
+#define HAS_LANES 0
+#endif
+
+/* LANE_COUNT numbers, as `number` gives each. Where the processor has one instruction for it, that is named: not all
+ * compilers find it. */
+INLINE lanes lanes_of(const stored *from) {
+    lanes to;
+#if PRECISION == 32
+    memcpy(&to, from, sizeof to);
+#elif !HAS_LANES
+    for (int l = 0; l < LANE_COUNT; l++) to.at[l] = number(from[l]);
+#elif PRECISION == 16 && defined(__AVX512F__)
+    to = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));
+#elif PRECISION == 16 && defined(__F16C__)
+    to = _mm256_cvtph_ps(_mm_loadu_si128((const void *)from));
+#elif PRECISION == 8 && defined(__AVX512F__)
+    to = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
+#elif PRECISION == 8 && defined(__AVX2__)
+    to = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
+#else
+    typedef int32_t wide __attribute__((vector_size(LANE_COUNT * sizeof(real))));
+    stored few __attribute__((vector_size(LANE_COUNT * sizeof(stored))));
+    memcpy(&few, from, sizeof few);
+    wide whole = __builtin_convertvector(few, wide);
+    if (PRECISION == 8) to = __builtin_convertvector(whole, lanes);
+    else to = (lanes)((wide)((lanes)((whole & 0x7FFF) << 13) * 0x1p112f) | (whole & 0x8000) << 16);
+#endif
+    return to;
+}
