@@ -16,7 +16,9 @@ from numpy.testing import assert_allclose
 import ensue
 from ensue.errors import EnsueError
 from ensue.exchange.c import web
-from ensue.exchange.c.writing import written
+from ensue.exchange.c.classifying import classifier_parts
+from ensue.exchange.c.printing import Weights
+from ensue.exchange.c.writing import assembled, written
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
 from exchange.c.carried import put
@@ -24,6 +26,8 @@ from exchange.c.conftest import HAS_ZIG
 from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
 from exchange.c.taggers import TEXTS, pipeline_of, sentences_of
 from exchange.c.taggers import written as tagger_written
+from exchange.c.test_classes import KINDS as CLASSIFIERS
+from exchange.c.test_classes import SIGNS, classifier
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 
@@ -107,7 +111,7 @@ def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
 
 def test_a_task_without_a_page_is_refused(tmp_path: Path) -> None:
     unpacked("predict-frames", tmp_path)
-    with pytest.raises(EnsueError, match="has no web page; language models and taggers have one"):
+    with pytest.raises(EnsueError, match="has no web page; language models, taggers and classifiers have one"):
         web.page_files(RunDirectory(tmp_path / "predict-frames"), "page", web.compiled)
 
 
@@ -340,6 +344,114 @@ def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path)
             browser.resize(width, 900)
             assert browser.run("return document.documentElement.scrollWidth") <= width
             assert browser.barriers() == []
+        assert browser.complaints() == []
+
+
+CLASSIFIER_DRIVER = """
+import { readFileSync } from "node:fs";
+import { load } from "./topic.js";
+const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+for (const simd of [true, false]) {
+  const model = await load({ simd }), given = asked.texts[0], failures = [
+    () => model.predict("a"), () => model.predict([3]), () => model.predict([model.isPair ? "a" : ["a", "b"]]),
+    () => model.predict([["a"]]), () => model.predict([["a", 3]]), () => model.predict([given], { atLeast: 2 }),
+    () => model.predict([given], { atleast: 0 }), () => model.predict([model.isPair ? ["", huge] : huge]),
+  ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+  const lone = ["a \\ud800 sea", "a \\ufffd sea"].map(text => model.predict([model.isPair ? [text, "sea"] : text])[0]);
+  said[simd] = {
+    simd: model.simd, labels: model.labels, is: [model.isPair, model.isMultiple], failures, lone,
+    found: model.predict(asked.texts), sure: model.predict(asked.texts, { atLeast: 0.5 }),
+    members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
+  };
+}
+console.log(JSON.stringify(said));
+""".replace("huge", '"a".repeat(2 ** 24)')
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.parametrize("kind", ["several", "pair_of_layers"])
+def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
+    model, weights = classifier(**CLASSIFIERS[kind]), Weights()
+    code = assembled(classifier_parts(model, weights), weights, "topic")
+    (tmp_path / "topic.js").write_text(web.module(code, "topic", "classes", web.compiled), encoding="utf-8")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "drive.js").write_text(CLASSIFIER_DRIVER)
+    odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
+    texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
+    if model.num_texts == 2:
+        texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": texts})))
+    declared = (web.PIECES / "classes.d.ts").read_text("utf-8")
+    given, sure = model.predict(texts), model.predict(texts, at_least=0.5)
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert (found["simd"], found["labels"]) == (is_wide == "true", list(model.labels.names))
+        assert found["is"] == [model.num_texts == 2, model.labels.multiple]
+        for answers, expected in ((found["found"], given), (found["sure"], sure)):
+            for answer, wanted in zip(answers, expected, strict=True):
+                assert_allclose(answer["probabilities"], list(wanted.probabilities.values()), atol=1e-5)
+                assert (answer["labels"], answer["label"] or "") == (list(wanted.labels), wanted.label)
+                assert answer["probability"] == pytest.approx(wanted.probability, abs=1e-5)
+        assert [answer["words"] for answer in found["found"]][:1] == [0]
+        assert found["lone"][0] == found["lone"][1]
+        is_pair = model.num_texts == 2
+        kinds = "a pair is no array" if is_pair else "the text is no string"
+        assert found["failures"] == [
+            "the texts are no array", kinds, kinds, "a pair does not have two texts" if is_pair else kinds,
+            "the text is no string", "atLeast = 2 is no number from 0 to 1", 'no option "atleast"', "a text is too long",
+        ]  # fmt: skip
+        body = re.search(r"interface Model {\n(.*?)\n}", declared, re.DOTALL)
+        assert body is not None
+        assert set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE)) == set(found["members"]) - {
+            "constructor"
+        }
+
+
+@pytest.fixture(scope="module")
+def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classifier")
+    unpacked("classify-bag", folder)
+    ensue.export_run(folder / "classify-bag", folder / "page", "web")
+    return folder
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported_classifier / "classify-bag")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported_classifier / "page" / "page.html")
+        browser.until("document.querySelectorAll('#shown [data-place]').length === 2")
+        lines = ["salt <b>and</b> the oven", "the team had a coach", "日本"]
+        browser.run("document.getElementById('text').select()")
+        browser.find("#text").send_keys("\n\n".join(lines))
+        browser.until(f"document.getElementById('told').textContent === '{lines[2]}'")
+        answers = model.predict(lines)
+        rows = [
+            [", ".join(one.labels), f"{one.probability:.4f}", text] for one, text in zip(answers, lines, strict=True)
+        ]
+        assert browser.texts("#shown td") == [cell for row in rows for cell in row]
+        browser.find("#shown").send_keys("\ue012")  # the arrow to the left
+        ranked = sorted(answers[1].probabilities.items(), key=lambda item: -item[1])
+        assert browser.text("#told") == lines[1]
+        assert browser.texts("#bars th") == [name for name, _ in ranked]
+        assert browser.texts("#bars .number") == [f"{share:.4f}" for _, share in ranked]
+        assert browser.texts("#bars .is th") == list(answers[1].labels)
+        widths = browser.run(
+            "return [...document.querySelectorAll('#bars .share')].map(bar => parseFloat(bar.style.width))"
+        )
+        assert_allclose(widths, [100 * share for _, share in ranked], atol=1e-3)
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        browser.run("document.getElementById('text').select()")
+        browser.find("#text").send_keys("\ue003")  # the key that deletes
+        browser.until("document.getElementById('bars').hidden")
+        assert browser.text("#told") == "Type a text."
         assert browser.complaints() == []
 
 

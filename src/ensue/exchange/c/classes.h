@@ -29,10 +29,15 @@ static size_t placed(work *of, char *memory, size_t bytes) {
 
 enum { MOST_BYTES = 1 << 28, MOST_BYTE_COST = 64 + 4 * NGRAMS, BYTES_OF_WORD = 4 };
 
+/* Whether the memory of the layers for so many words has a size. */
+static int has_size(size_t words) { return words <= (SIZE_MAX >> 1) / (WORD_COST + 1); }
+
 size_t NAME_memory(size_t bytes) {
     work of;
-    if (bytes > MOST_BYTES || bytes > (SIZE_MAX >> 2) / (MOST_BYTE_COST + WORD_COST)) return 0;
-    return placed(&of, NULL, bytes) + layers_room(bytes / BYTES_OF_WORD + 1);
+    size_t words = bytes / BYTES_OF_WORD + 1;
+    if (MOST_WORDS && words > MOST_WORDS) words = MOST_WORDS; /* of each text, and these are read one after another */
+    if (bytes > MOST_BYTES || bytes > (SIZE_MAX >> 2) / MOST_BYTE_COST || !has_size(words)) return 0;
+    return placed(&of, NULL, bytes) + layers_room(words);
 }
 
 const char *NAME_label(const NAME_model *model, uint32_t label) {
@@ -64,7 +69,7 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     memset(of.scores, 0, NAME_LABELS * sizeof *of.scores);
     for (int k = 0; k < NAME_TEXTS; k++) {
         counts[k] = read_words(texts + k, &of);
-        if (counts[k] > LONGEST_TEXT || begin + layers_room(counts[k]) > size) return NAME_TOO_LONG;
+        if (counts[k] > LONGEST_TEXT || !has_size(counts[k]) || begin + layers_room(counts[k]) > size) return NAME_TOO_LONG;
         read_layers(model, (char *)memory + begin, texts[k].bytes, of.places, of.words, counts[k], k);
         read_keys(model, of.points, of.words, counts[k], of.keys + (NGRAMS ? found : 0));
         found += counts[k];

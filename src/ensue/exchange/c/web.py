@@ -57,7 +57,11 @@ def _of_language(recipe: Any) -> dict[str, Any]:
     }
 
 
-PAGES = {"language-modeling": Page("language", _of_language), "labeling": Page("tagging", lambda recipe: {})}
+PAGES = {
+    "language-modeling": Page("language", _of_language),
+    "labeling": Page("tagging", lambda recipe: {}),
+    "classification": Page("classes", lambda recipe: {}),
+}
 
 
 def export_web(run: RunDirectory, out: Path) -> list[str]:
@@ -78,7 +82,7 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
     """The files by their names. Raises EnsueError for a run that has no page, or cannot be printed as C."""
     card, recipe = card_of(run), run.recipe
     if recipe.task not in PAGES:
-        raise EnsueError(f"{run.path}: a {recipe.what} has no web page; language models and taggers have one")
+        raise EnsueError(f"{run.path}: a {recipe.what} has no web page; language models, taggers and classifiers have one")
     (code, *_), page = printed(run, name), PAGES[recipe.task]
     script = module(code, name, page.name, compile)
     said: dict[str, Any] = {
