@@ -82,7 +82,7 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
     """The files by their names. Raises EnsueError for a run that has no page, or cannot be printed as C."""
     card, recipe = card_of(run), run.recipe
     if recipe.task not in PAGES:
-        raise EnsueError(f"{run.path}: a {recipe.what} has no web page; language models, taggers and classifiers have one")
+        raise EnsueError(f"{run.path}: a {recipe.what} has no page; language models, taggers and classifiers have one")
     (code, *_), page = printed(run, name), PAGES[recipe.task]
     script = module(code, name, page.name, compile)
     said: dict[str, Any] = {
