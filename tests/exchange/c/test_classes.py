@@ -116,7 +116,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "model": {"kind": "lstm", "d_model": 6, "num_layers": 2},
         "features": {"d_words": 7, "affixes": 2, "d_affix": 3},
         "head": {"pooling": ["last", "first", "mean", "max", "attention"], "ngrams": 2},
-        "data": {"splitter": "treebank"},
+        "data": {"splitter": "treebank", "max_tokens": 9, "keep": "both"},
     },
     "pair_of_layers": {
         "pair": True, "ngrams": 0, "model": {"kind": "gru", "d_model": 5, "merge": "sum"},
