@@ -22,12 +22,12 @@ from ensue.exchange.c.writing import assembled, written
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
 from exchange.c.carried import put
+from exchange.c.classifiers import KINDS as CLASSIFIERS
+from exchange.c.classifiers import SIGNS, classifier
 from exchange.c.conftest import HAS_ZIG
 from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
 from exchange.c.taggers import TEXTS, pipeline_of, sentences_of
 from exchange.c.taggers import written as tagger_written
-from exchange.c.test_classes import KINDS as CLASSIFIERS
-from exchange.c.test_classes import SIGNS, classifier
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 

@@ -1,0 +1,104 @@
+"""Untrained classifiers of every kind that becomes C, and the words that they know."""
+
+from typing import Any
+
+import torch
+
+from ensue.models.build_text import build_classifier
+from ensue.recipe import validate_recipe
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.text.labels import Classes
+from ensue.text.lexicon import Lexicon
+from inspection.small import document
+
+WORDS = [
+    "the",
+    "sea",
+    "was",
+    "calm",
+    "don't",
+    "12",
+    "3.5",
+    "'\u03c2",
+    "\u1f41\u03b4\u03cc\u03c2",
+    "i\u0307",
+    "\u00e9t\u00e9",
+    ".",
+    "a",
+]
+SIGNS = [
+    *WORDS,
+    "The",
+    "SEA",
+    "99",
+    "\u039f\u0394\u039f\u03a3",
+    "\u0130",
+    "\u0663",
+    "new",
+    "sea-sea",
+    "\U0001f600",
+    "e\u0301",
+    "\n",
+]
+
+
+def classifier(
+    *, multiple: bool = False, pair: bool = False, features: dict[str, Any] | None = None, kept: bool = True,
+    data: dict[str, Any] | None = None, ngrams: int = 3, labels: int = 3, model: dict[str, Any] | None = None,
+    head: dict[str, Any] | None = None,
+) -> ClassificationPipeline:  # fmt: skip
+    """An untrained model. Most rows of its bag say nothing, and its few buckets are shared."""
+    given = {"d_words": 0, **(features or {})}
+    given_head = {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97, **(head or {})}
+    table = document("classification", given, model or {"kind": "none"}, given_head)
+    recipe = validate_recipe(table | {"data": {"train": "x", **(data or {})}}, where="small")
+    assert isinstance(recipe, ClassificationRecipe)
+    how = {key: given[key] for key in ("lowercase", "fold_digits") if key in given}
+    lexicon = Lexicon.train(
+        dict.fromkeys(WORDS, 5), characters="characters" in given, longest_affix=given.get("affixes", 0),
+        shapes="d_shape" in given, **how,
+    )  # fmt: skip
+    names = ["good", "b\u00e4d", *(f"label-{k}" for k in range(labels))][:labels]
+    classes = Classes(names, multiple=multiple, threshold=0.4, temperature=1.7)
+    torch.manual_seed(1)
+    built = build_classifier(
+        recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=lexicon,
+        num_labels=labels, pair=pair, multiple=multiple, segment=recipe.data.segment_tokens,
+    )  # fmt: skip
+    if built.bag is not None and kept:
+        shares = torch.rand(2, built.bag.num_rows)
+        shares[0, 0] = 0  # what is unknown says nothing
+        built.bag.weigh(shares[0] * (shares[1] < 0.6))
+        built.bag.keep_weighed()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(std=0.6)
+    built.temperature = classes.temperature
+    return ClassificationPipeline(built, lexicon, classes, recipe=recipe)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "one": {},
+    "all_rows": {"kept": False, "features": {"lowercase": False, "fold_digits": False}, "ngrams": 1},
+    "several": {"multiple": True, "data": {"splitter": "treebank"}, "labels": 5},
+    "pair": {"pair": True, "data": {"max_tokens": 5, "keep": "both"}},
+    "both_ways": {
+        "model": {"kind": "lstm", "d_model": 6, "num_layers": 2},
+        "features": {"d_words": 7, "affixes": 2, "d_affix": 3},
+        "head": {"pooling": ["last", "first", "mean", "max", "attention"], "ngrams": 2},
+        "data": {"splitter": "treebank", "max_tokens": 9, "keep": "both"},
+    },
+    "pair_of_layers": {
+        "pair": True, "ngrams": 0, "model": {"kind": "gru", "d_model": 5, "merge": "sum"},
+        "features": {"d_words": 4, "characters": "lstm", "d_character": 3, "d_characters": 6, "d_shape": 2},
+        "head": {"pooling": ["max", "attention"], "d_hidden": 9, "activation": "tanh"},
+    },
+    "segments": {
+        "model": {"kind": "lstm", "d_model": 5, "bidirectional": False}, "multiple": True,
+        "data": {"segment_tokens": 3}, "head": {"pooling": ["last"], "d_hidden": 33},
+        "features": {"characters": "cnn", "d_character": 3, "d_characters": 6},
+    },
+    "end": {"data": {"max_tokens": 4, "keep": "end", "splitter": "whitespace"}, "labels": 1},
+}  # fmt: skip
