@@ -193,7 +193,7 @@ def read_and_written(model: Any, run: str, programs: dict[str, str], text: str, 
     few = ids[:TOKENS]
     begin = model.tokenizer.decode(few).encode()
     ones: dict[str, Callable[[], float]] = {"C": lambda: child([program], begin)}
-    if find_spec("onnxruntime"):
+    if find_spec("onnxruntime") and model.model.context is None:  # a state that grows has no size before
         read = onnx_reader(run, folder / "onnx", few)
         ones["onnxruntime"] = lambda: processor_seconds(read)
     in_turns("tokens read one by one", len(few), ones)
