@@ -15,8 +15,8 @@ from pages import PAGES, REPOSITORY
 pytestmark = pytest.mark.slow
 
 MAIN = (
-    "index", "quickstart", "how-to", "which-tool-when", "migration", "troubleshooting", "labeling", "recipes",
-    "api", "api-layers", "layers/index", "layers/lstm", "glossary", "benchmarks", "inspector", "hub", "search",
+    "index", "quickstart", "migration", "labeling", "recipes", "api", "layers/index", "layers/lstm", "benchmarks",
+    "inspector", "search",
 )  # fmt: skip
 WIDTHS = (360, 1400)
 BEYOND = """
