@@ -48,13 +48,19 @@ def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mon
     unpacked("tag-lstm-crf", tmp_path)
     (tmp_path / "char-lstm").rename(tmp_path / "run")
     (tmp_path / "tag-lstm-crf").rename(tmp_path / "tagger")
+    (tmp_path / "words.txt").write_text("sea\noven\n")
     model, tagger = ensue.load(tmp_path / "run"), ensue.load(tmp_path / "tagger")
     (tmp_path / "topics.tsv").write_text(tsv(documents(60)))
     (tmp_path / "texts.txt").write_text("salt and the oven\noven\n")
     without_pictures(monkeypatch)
     few = {"train.epochs": 1, "train.validations": 1, "head.ngram_buckets": 999}
     ensue.train("classify-bag", train="topics.tsv", out="classifier", settings=few)
+    (tmp_path / "pairs.tsv").write_text("sea\tS IY\noven\tAH V AH N\n" * 30)
+    small = {"train.steps": 2, "train.validations": 1, "encoder.d_model": 8, "decoder.d_model": 8}
+    ensue.train("transduce-lstm", train="pairs.tsv", out="speller", settings=small)
     said = followed()
+    spelled = [output.text for output in ensue.load("speller").predict(["sea", "oven"])]
+    assert said["say/say < words.txt                          # the output for each line"].splitlines() == spelled
     predicted = ensue.load("classifier").prediction_lines("texts.txt")
     assert said["topics/topics < texts.txt                   # label, probability, text"] == "".join(predicted)
     text = "The sea was calm."

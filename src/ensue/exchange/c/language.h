@@ -69,7 +69,7 @@ static void accept(NAME_state *state, uint32_t id) {
 static void score_waiting(const NAME_model *model, NAME_state *state, sink *to) {
     uint32_t count = state->waits, read[ROWS] = {state->token};
     state->waits = 0;
-    for (uint32_t k = 1; k < count; k++) read[k] = state->waiting[k - 1];
+    for (uint32_t k = 1; k < count && k < ROWS; k++) read[k] = state->waiting[k - 1];
     if (count && state->is_due) read_on(model, &state->read, read, count, kept(state, 0), state->scores);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t id = state->waiting[k];
