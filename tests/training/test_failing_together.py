@@ -107,7 +107,7 @@ def test_one_that_is_gone_or_hangs_ends_all(
             monkeypatch.setattr(Trainer, "step", gone)
         run_tiny(recipe, tmp_path / "run", timeout=5)
 
-    statuses = together(3, train, log=tmp_path / "log", seconds=12)
+    statuses = together(3, train, log=tmp_path / "log", seconds=20)
     assert sorted((statuses[0], statuses[2])) == [STATUS_OF_A_MISTAKE, SILENT]
     (line,) = said(tmp_path / "log")
     assert line.startswith("process 1 of 3 has ")

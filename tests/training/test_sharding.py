@@ -108,7 +108,7 @@ def test_one_that_is_gone_or_hangs_ends_all(
             monkeypatch.setattr(Trainer, "step", gone)
         run_tiny(apart, tmp_path / "run", timeout=5)
 
-    statuses = together(2, train, log=tmp_path / "log", seconds=12)
+    statuses = together(2, train, log=tmp_path / "log", seconds=20)
     assert statuses[0] == STATUS_OF_A_MISTAKE
     (line,) = [path.read_text().strip() for path in (tmp_path / "log").iterdir()]
     assert line.startswith("process 1 of 2 has ")
