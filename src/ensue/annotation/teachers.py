@@ -152,11 +152,8 @@ class WordLessons(TextLessons):
     """Sentences with a label for each word, which is a row; what is learned are tags."""
 
     written: ClassVar[Mapping[str, Any]] = {
-        "format": "json",
-        "words": "tokens",
-        "labels": "labels",
-        "encoding": "utf-8",
-    }
+        "format": "json", "words": "tokens", "labels": "labels", "encoding": "utf-8",
+    }  # fmt: skip
     labels: Labels
     """The labels that teachers give, in the scheme of the training data."""
 

@@ -13,34 +13,13 @@ from ensue.text.lexicon import Lexicon
 from inspection.small import document
 
 WORDS = [
-    "the",
-    "sea",
-    "was",
-    "calm",
-    "don't",
-    "12",
-    "3.5",
-    "'\u03c2",
-    "\u1f41\u03b4\u03cc\u03c2",
-    "i\u0307",
-    "\u00e9t\u00e9",
-    ".",
-    "a",
-]
+    "the", "sea", "was", "calm", "don't", "12", "3.5", "'\u03c2", "\u1f41\u03b4\u03cc\u03c2", "i\u0307",
+    "\u00e9t\u00e9", ".", "a",
+]  # fmt: skip
 SIGNS = [
-    *WORDS,
-    "The",
-    "SEA",
-    "99",
-    "\u039f\u0394\u039f\u03a3",
-    "\u0130",
-    "\u0663",
-    "new",
-    "sea-sea",
-    "\U0001f600",
-    "e\u0301",
-    "\n",
-]
+    *WORDS, "The", "SEA", "99", "\u039f\u0394\u039f\u03a3", "\u0130", "\u0663", "new", "sea-sea", "\U0001f600",
+    "e\u0301", "\n",
+]  # fmt: skip
 
 
 def classifier(

@@ -134,9 +134,15 @@ def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch:
         patch.setattr(precisions, "compiler", lambda: None)
         assert note("a") == "Matrices and tables are f16. What that changes was not measured: there is no C compiler."
         patch.setattr(precisions, "compiler", lambda: ("false",))
-        assert note("b") == "Matrices and tables are f16. What that changes was not measured: the C compiler failed."
+        assert (
+            note("b")
+            == "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
+        )
         patch.setattr(precisions, "compiler", lambda: ("no-such-compiler",))
-        assert note("c") == "Matrices and tables are f16. What that changes was not measured: the C compiler failed."
+        assert (
+            note("c")
+            == "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
+        )
     Path("book.txt").unlink()
     assert note("d") == "Matrices and tables are f16. What that changes was not measured: there is no validation text."
 

@@ -78,6 +78,13 @@ def run_of(folder: Path) -> RunDirectory:
     return RunDirectory(folder / "char-lstm")
 
 
+def members_of(interface: str, declared: str) -> set[str]:
+    """The names of an interface in declarations of TypeScript."""
+    body = re.search(rf"interface {interface} {{\n(.*?)\n}}", declared, re.DOTALL)
+    assert body is not None
+    return set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE))
+
+
 def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
     asked = []
 
@@ -186,10 +193,10 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
             'no option "top"', "the state is closed",
         ]  # fmt: skip
         for kind_of, names in zip(("Model", "State"), found["names"], strict=True):
-            body = re.search(rf"interface {kind_of} {{\n(.*?)\n}}", declared, re.DOTALL)
-            assert body is not None
-            members = set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE))
-            assert members - {"simd", "vocabularySize", "context"} == set(names) - {"constructor", "feeding"}
+            assert members_of(kind_of, declared) - {"simd", "vocabularySize", "context"} == set(names) - {
+                "constructor",
+                "feeding",
+            }
     assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
 
 
@@ -305,11 +312,7 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
             "the texts are no array", "a text is neither a string nor an array of words", "the text is no string",
             "a sentence is too long",
         ]  # fmt: skip
-        body = re.search(r"interface Model {\n(.*?)\n}", declared, re.DOTALL)
-        assert body is not None
-        assert set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE)) == set(found["members"]) - {
-            "constructor"
-        }
+        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
 @pytest.fixture(scope="module")
@@ -403,11 +406,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
             "the text is no string", "atLeast = 2 is no number from 0 to 1", 'no option "atleast"',
             "a text is too long",
         ]  # fmt: skip
-        body = re.search(r"interface Model {\n(.*?)\n}", declared, re.DOTALL)
-        assert body is not None
-        assert set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE)) == set(found["members"]) - {
-            "constructor"
-        }
+        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
 @pytest.fixture(scope="module")

@@ -79,22 +79,12 @@ def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: di
     }
     rows, widest = [], 0
     for part in model.pooling:
-        numbers = [0] * 5
-        if isinstance(part, LastPooling):
-            numbers[0] = part.d_last
+        numbers = [part.d_last if isinstance(part, LastPooling) else 0, *[0] * 5]
         if isinstance(part, AttentionPooling):
             wide = widened(part.linear.weight)
-            widest, places = (
-                max(widest, wide.shape[1]),
-                (
-                    weights.add_matrix(wide),
-                    weights.add(part.linear.bias),
-                    weights.add(part.vector.weight),
-                ),
-            )
-            numbers = [0, wide.shape[1], part.d_attention, *places]
-        else:
-            numbers.append(0)
+            widest = max(widest, wide.shape[1])
+            numbers[1:3] = wide.shape[1], part.d_attention
+            numbers[3:] = weights.add_matrix(wide), weights.add(part.linear.bias), weights.add(part.vector.weight)
         rows.append(f"{{{kinds[type(part)]}, {', '.join(map(str, numbers))}}}")
     _, *hidden, last = cast("Iterable[Any]", head)
     constants |= {

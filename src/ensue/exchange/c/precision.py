@@ -60,7 +60,7 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
             found = subprocess.run(reading, input="\n".join(given).encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
-            return f"{here}What that changes was not measured: the C compiler failed."
+            return f"{here}What that changes was not measured: the program could not be compiled and run."
     return here + compared(pipeline, given, [line for line in found.decode().split("\n") if line])
 
 

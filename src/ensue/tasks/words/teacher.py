@@ -73,10 +73,8 @@ class Told:
         found: dict[Hashable, list[Sequence[Shares]]] = {}
         for answer in read_answers(path, of_words=of_words):
             found.setdefault(read(answer), []).append(answer.probabilities)
-        self.path, self.means = (
-            path,
-            {words: list(map(_mean, zip(*told, strict=True))) for words, told in found.items()},
-        )
+        self.path = path
+        self.means = {words: list(map(_mean, zip(*told, strict=True))) for words, told in found.items()}
         self.names = {name for rows in self.means.values() for shares in rows for name in shares}
 
     def put(
