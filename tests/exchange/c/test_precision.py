@@ -31,6 +31,7 @@ void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
     read_row(table, rows, width, row, 3, to);
 }
 """
+FAILED = "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
 
 
 @pytest.mark.slow
@@ -134,15 +135,9 @@ def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch:
         patch.setattr(precisions, "compiler", lambda: None)
         assert note("a") == "Matrices and tables are f16. What that changes was not measured: there is no C compiler."
         patch.setattr(precisions, "compiler", lambda: ("false",))
-        assert (
-            note("b")
-            == "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
-        )
+        assert note("b") == FAILED
         patch.setattr(precisions, "compiler", lambda: ("no-such-compiler",))
-        assert (
-            note("c")
-            == "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
-        )
+        assert note("c") == FAILED
     Path("book.txt").unlink()
     assert note("d") == "Matrices and tables are f16. What that changes was not measured: there is no validation text."
 
