@@ -18,6 +18,7 @@ WIDE   := $(addprefix tests/,test_recipe.py test_guests.py test_arguments.py tra
 N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8
+PART   ?= 1/1
 
 # modules are compiled once, and not again by every process of the tests
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,8 +39,8 @@ lowest:  ## some tests with the lowest versions that pyproject.toml allows, in b
 	@mkdir -p build && $(MAKE) --no-print-directory test VENV=build/lowest CONSTRAINTS=constraints-lowest.txt \
 	  TESTS="-p no:cacheprovider $(WIDE)"
 
-slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there
-	@$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal $(TESTS)
+slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there; PART=2/3 has a third of them
+	@ENSUE_TEST_PART=$(PART) $(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal $(TESTS)
 
 fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(N) --seed $(SEED)

@@ -3,9 +3,10 @@
     python benchmarks/carried.py RUN TEXT
 
 RUN is a trained language model and TEXT a text. Or RUN is a classifier, a tagger or an encoder-decoder, and
-each line of TEXT is a text or a sentence. All read the same in turns, on one thread, by processor time; the median of
-the rounds is shown. It needs a C compiler; for onnxruntime `pip install "ensue[onnx]"`, and for WebAssembly Node and
-`pip install "ensue[web]"`. The start of Node, and what it compiles, are not counted.
+each line of TEXT is a text or a sentence; of a model of frames, each line is the path of a file. All read the same in
+turns, on one thread, by processor time; the median of the rounds is shown. It needs a C compiler; for onnxruntime `pip
+install "ensue[onnx]"`, and for WebAssembly Node and `pip install "ensue[web]"`. The start of Node, and what it
+compiles, are not counted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,8 +38,12 @@ const model = await load({ simd: simd === "SIMD" });
 const works = {
   score: () => model.score(text).map(token => `${token.nats.toFixed(4)}\\t${token.text}`).join("\\n"),
   generate: () => [...model.generate("", { maxTokens: Number(count), seed: 1 })].join(""),
+  predict: () => model.predict(lines),
 };
-model.score("The sea was calm. ".repeat(200));
+const split = line => model.isPair ? line.split("\\t") : line;
+const lines = what === "predict" ? text.split("\\n").slice(0, -1).map(split) : [];
+if (lines.length) model.predict(lines.slice(0, 300));
+else model.score("The sea was calm. ".repeat(200));
 const before = process.cpuUsage();
 works[what]();
 const { user, system } = process.cpuUsage(before);
@@ -117,7 +123,7 @@ def each(programs: dict[str, str], given: bytes, *arguments: str) -> dict[str, C
     return {name: partial(child, [program, *arguments], given) for name, program in programs.items()}
 
 
-def classified(model: Any, programs: dict[str, str], text: str) -> None:
+def classified(model: Any, programs: dict[str, str], text: str, web: Path | None) -> None:
     """Texts that are all at hand, in C by processes that end; ensue forgets the words that it has worked out."""
     lines = (text * (TEXTS // text.count("\n") + 1)).splitlines()[:TEXTS]
     given = "".join(f"{line}\n" for line in lines).encode()
@@ -128,7 +134,23 @@ def classified(model: Any, programs: dict[str, str], text: str) -> None:
         model.predict(texts)
 
     works = each(programs, given) | {"ensue": lambda: processor_seconds(ensue_does)}
+    works |= in_web(web, given.decode(), "predict")
     in_turns("texts classified", len(lines), works)
+
+
+def framed(model: Any, programs: dict[str, str], paths: list[str]) -> None:
+    """Series in files that are all named, and one call for each file in ensue."""
+    given = "".join(f"{path}\n" for path in paths).encode()
+    frames = sum(len(series.frames) for path in paths for series in model.source(path))
+    works = each(programs, given) | {
+        "ensue": lambda: processor_seconds(
+            lambda: list(model.answers(chain.from_iterable(map(model.source, paths)), in_full=False))
+        ),
+        "ensue, file by file": lambda: processor_seconds(
+            lambda: [list(model.prediction_lines(path)) for path in paths]
+        ),
+    }
+    in_turns("frames answered", frames, works)
 
 
 def transduced(model: Any, program: str, text: str, path: Path) -> None:
@@ -144,13 +166,31 @@ def transduced(model: Any, program: str, text: str, path: Path) -> None:
         in_turns(f"texts answered, {how}", text.count("\n"), works)
 
 
+def exported_web(run: str, folder: Path) -> Path | None:
+    """A folder with the module of WebAssembly, if a page can be made and Node is there."""
+    if not (shutil.which("node") and find_spec("ziglang")):
+        return None
+    ensue.export_run(run, folder, "web")
+    (folder / "speed.js").write_text(NODE)
+    return folder
+
+
 def in_node(folder: Path, text: str, *arguments: str) -> float:
     """The processor seconds of reading or writing in WebAssembly."""
     command = ["node", "speed.js", *arguments]
     return float(subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, check=True).stdout)
 
 
-def tagged(model: Any, programs: dict[str, str], text: str, path: Path) -> None:
+def in_web(folder: Path | None, text: str, what: str, *arguments: str) -> dict[str, Callable[[], float]]:
+    """The same work with both kinds of code."""
+    if folder is None:
+        return {}
+    return {
+        f"WebAssembly, {kind}": partial(in_node, folder, text, what, kind, *arguments) for kind in ("SIMD", "no SIMD")
+    }
+
+
+def tagged(model: Any, programs: dict[str, str], text: str, path: Path, web: Path | None) -> None:
     """Labels of all sentences at hand, and of one after the other."""
     lines = text.splitlines(keepends=True)
     words = sum(map(len, model.predict(lines)))
@@ -158,6 +198,7 @@ def tagged(model: Any, programs: dict[str, str], text: str, path: Path) -> None:
         **each(programs, text.encode()),
         "C, with probabilities": lambda: child([programs["C"], "--probabilities"], text.encode()),
         "ensue": lambda: processor_seconds(lambda: list(model.prediction_lines(str(path), format="text"))),
+        **in_web(web, text, "predict"),
     }
     in_turns("words labeled", words, both)
     some = lines[:SENTENCES]
@@ -170,24 +211,19 @@ def tagged(model: Any, programs: dict[str, str], text: str, path: Path) -> None:
     in_turns("words labeled, sentence by sentence", count, alone)
 
 
-def read_and_written(model: Any, run: str, programs: dict[str, str], text: str, folder: Path) -> None:
+def read_and_written(model: Any, run: str, programs: dict[str, str], text: str, folder: Path, web: Path | None) -> None:
     """Tokens of a text at hand, written ones, and ones that are read one by one."""
     ids, program = model.tokenizer.encode(text), programs["C"]
     works: dict[str, Callable[[], float]] = {
         **each(programs, text.encode()),
         "ensue": lambda: processor_seconds(lambda: sum(1 for _ in model.score(text))),
+        **in_web(web, text, "score"),
     }
     some: dict[str, Callable[[], float]] = {
         "C": lambda: child([program, "--generate", str(TOKENS), "1"], b""),
         "ensue": lambda: processor_seconds(lambda: list(model.generate("", max_tokens=TOKENS, seed=1))),
+        **in_web(web, "", "generate", str(TOKENS)),
     }
-    if shutil.which("node") and find_spec("ziglang"):
-        web = folder / "web" / "model"
-        ensue.export_run(run, web, "web")
-        (web / "speed.js").write_text(NODE)
-        for simd in ("SIMD", "no SIMD"):
-            works[f"WebAssembly, {simd}"] = partial(in_node, web, text, "score", simd)
-            some[f"WebAssembly, {simd}"] = partial(in_node, web, "", "generate", simd, str(TOKENS))
     in_turns("tokens scored", len(ids), works)
     in_turns("tokens generated", TOKENS, some)
     few = ids[:TOKENS]
@@ -231,14 +267,17 @@ def main() -> None:
         for what, command in programs.items():
             most = peak([command, *arguments], read, ends=not reads_lines)
             print(f"{what}: largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
-        if hasattr(model, "prediction_lines") and hasattr(model, "label"):
-            tagged(model, programs, text, options.text)
+        web = None if hasattr(model, "seen") else exported_web(options.run, Path(name) / "web" / "model")
+        if hasattr(model, "seen"):
+            framed(model, programs, text.splitlines())
+        elif hasattr(model, "prediction_lines") and hasattr(model, "label"):
+            tagged(model, programs, text, options.text, web)
         elif hasattr(model, "coder"):
             transduced(model, programs["C"], text, options.text)
         elif reads_lines:
-            classified(model, programs, text)
+            classified(model, programs, text, web)
         else:
-            read_and_written(model, options.run, programs, text, Path(name))
+            read_and_written(model, options.run, programs, text, Path(name), web)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 INK = "#808890"
 """Readable on white and on black."""
 COLORS = ("#e0632a", "#3b8fd1", "#2fa37c", "#c99a1b", "#a06bc9", "#d1568f", "#7fa012", "#c23b3b")
-MARKERS = ("o", "s", "D")
+MARKERS = ("o", "s", "D", "^")
 TICKS = (0.5, 0.7, 1.0, 1.3, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
 
 Shape = tuple[int, int, int, int]

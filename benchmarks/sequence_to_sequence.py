@@ -8,7 +8,9 @@ development data; the test data are scored once, or not at all with `--dev`, whi
 `--recipe` trains another recipe than the one that a data set is meant for.
 CMUdict is divided by words: a word whose SHA-256 begins with a byte below 6 is for testing, below 12 for development,
 about 2.3 % each; `cmudict-39` has no stress of vowels, as in most publications. SIGMORPHON 2017 is the setting "high"
-of task 1. SCAN's development data are 2 % of its training data.
+of task 1. SCAN's development data are 2 % of its training data; `scan-length-counters` and `scan-jump-verbs` are its
+tests after other training files (scan.py). With `--dev` the former trains on sequences of up to 15 actions and is
+scored on those of up to 22, the longest of its training file.
 """
 
 from __future__ import annotations
@@ -17,11 +19,15 @@ import argparse
 import hashlib
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
 from quality import found
+from scan import command_and_actions, with_counters, with_more_verbs, without_counters
 from trials import Trial, print_scores, trial_arguments
 
 from ensue.data.decoding import decoded
@@ -39,6 +45,10 @@ class DataSet:
     valid: str
     test: str
     settings: tuple[str, ...] = ()
+    written: Callable[..., dict[str, str]] | None = None
+    """Writes parts of DATA into a folder, for scores on development data or not, and gives their paths."""
+    others: Callable[[Any, str], dict[str, Any]] = Trial.others
+    """Scores beside those of the recipe's task."""
 
 
 def multi30k(source: str, target: str) -> dict[str, str]:
@@ -55,12 +65,88 @@ def enja(source: str, target: str) -> dict[str, str]:
     }
 
 
-def scan(name: str) -> DataSet:
+def scan(name: str, *settings: str, **others: Any) -> DataSet:
     """A division of SCAN."""
     train, test = (f"scan/tasks_{part}_{name}.txt" for part in ("train", "test"))
     words = ("tokenizer.kind=words", "target_tokenizer.kind=words", "data.names=[]", "tokens.tied=none")
     exact = ("head.label_smoothing=0", "train.epochs=24", "train.batch_tokens=2000", "train.learning_rate=0.002")
-    return DataSet("transduce-lstm", train, "", test, (*words, *exact, "data.valid_fraction=0.02"))
+    return DataSet("transduce-lstm", train, "", test, (*words, *exact, "data.valid_fraction=0.02", *settings), **others)
+
+
+def located(data: Path, paths: str) -> str:
+    """The paths in DATA, compressed or not; "" for none."""
+    return ",".join(found(data, path) for path in paths.split(",")) if paths else ""
+
+
+def divided_cmudict(data: Path, folder: Path, *, dev: bool, stress: bool = True) -> dict[str, str]:
+    """The parts of CMUdict as files of words and pronunciations, with the stress of vowels or without."""
+    lines: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    for line in "".join(decoded(Path(found(data, "cmudict/cmudict")), "utf-8")).splitlines():
+        first = hashlib.sha256(line.split()[0].encode()).digest()[0]
+        kept = line if stress else re.sub(r"(?<=[A-Z])[012]\b", "", line)
+        lines["test" if first < 6 else "valid" if first < 12 else "train"].append(kept + "\n")
+    for part, kept in lines.items():
+        (folder / f"cmudict.{part}").write_text("".join(kept))
+    return {part: str(folder / f"cmudict.{part}") for part in lines}
+
+
+def scan_with_counters(data: Path, folder: Path, *, dev: bool) -> dict[str, str]:
+    """The parts of SCAN's division by length with counters before the actions."""
+    lines = scan_lines(data, "length", "train")
+    if dev:
+        given = {"train": [*filterfalse(has_many_actions, lines)], "valid": [*filter(has_many_actions, lines)]}
+    else:
+        given = {"train": lines, "test": scan_lines(data, "length", "test")}
+    return {
+        part: lines_in(folder / f"scan-counters.{part}", map(with_counters, lines)) for part, lines in given.items()
+    }
+
+
+def has_many_actions(line: str) -> bool:
+    """Whether a command of SCAN has more than 15 actions."""
+    return len(command_and_actions(line)[1].split()) > 15
+
+
+def scan_with_more_verbs(data: Path, folder: Path, *, dev: bool) -> dict[str, str]:
+    """The training part of SCAN's division by "jump", with more verbs."""
+    return {"train": lines_in(folder / "scan-verbs.train", with_more_verbs(scan_lines(data, "addprim_jump", "train")))}
+
+
+def scan_lines(data: Path, name: str, part: str) -> list[str]:
+    path = found(data, f"scan/tasks_{part}_{name}.txt")
+    return "".join(decoded(Path(path), "utf-8")).splitlines()
+
+
+def lines_in(path: Path, lines: Iterable[str]) -> str:
+    """Writes the lines, and gives the path."""
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+def right_actions(model: Any, path: str) -> dict[str, float]:
+    """The share of commands of SCAN whose actions are right, whatever counters are before them."""
+    lines = [command_and_actions(line) for line in Path(path).read_text().splitlines()]
+    outputs = model.predict([command for command, _ in lines])
+    right = sum(
+        without_counters(output.text.split()) == without_counters(actions.split())
+        for output, (_, actions) in zip(outputs, lines, strict=True)
+    )
+    return {"right_actions": 100 * right / len(lines)}
+
+
+def without_stress(model: Any, path: str) -> dict[str, float]:
+    """The errors of phonemes and words where the stress of a vowel does not count, as most publications count."""
+    listed = defaultdict(list)
+    for line in Path(path).read_text().splitlines():
+        word, _, *phonemes = line.split()
+        listed[word].append([phoneme.rstrip("012") for phoneme in phonemes])
+    found = [[phoneme.rstrip("012") for phoneme in output.text.split()] for output in model.predict(list(listed))]
+    edits = [nearest_edits(phonemes, listed[word]) for word, phonemes in zip(listed, found, strict=True)]
+    phonemes = sum(length for _, length in edits)
+    return {
+        "edit_rate_without_stress": 100 * sum(count for count, _ in edits) / phonemes,
+        "exact_match_without_stress": 100 * sum(not count for count, _ in edits) / len(edits),
+    }
 
 
 WORDS = ("tokenizer.kind=words", "tokenizer.max_size=8000", "target_tokenizer.kind=words", "tokens.tied=target")
@@ -84,11 +170,19 @@ DATA_SETS = {
         )
         for language in LANGUAGES
     },
-    "cmudict": DataSet("transduce-lstm", "", "", "", PHONEMES),
-    "cmudict-39": DataSet("transduce-lstm", "", "", "", (*PHONEMES, "data.format=cmudict")),
+    "cmudict": DataSet("transduce-lstm", "", "", "", PHONEMES, divided_cmudict, without_stress),
+    "cmudict-39": DataSet(
+        "transduce-lstm", "", "", "", (*PHONEMES, "data.format=cmudict"),
+        partial(divided_cmudict, stress=False), without_stress,
+    ),
     "scan-simple": scan("simple"),
     "scan-length": scan("length"),
     "scan-jump": scan("addprim_jump"),
+    "scan-length-counters": scan(
+        "length", "train.epochs=2", "search.max_tokens=200", "search.beams=1",
+        written=scan_with_counters, others=right_actions,
+    ),
+    "scan-jump-verbs": scan("addprim_jump", "train.epochs=6", "search.beams=1", written=scan_with_more_verbs),
     "samsum-pointer": DataSet("summarize-pointer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))),
     "samsum-transformer": DataSet(
         "summarize-transformer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))
@@ -100,48 +194,15 @@ DATA_SETS = {
 }  # fmt: skip
 
 
-def located(data: Path, paths: str) -> str:
-    """The paths in DATA, compressed or not; "" for none."""
-    return ",".join(found(data, path) for path in paths.split(",")) if paths else ""
-
-
-def divided_cmudict(data: Path, folder: Path, *, stress: bool) -> dict[str, str]:
-    """The parts of CMUdict as files of words and pronunciations, with the stress of vowels or without."""
-    lines: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
-    for line in "".join(decoded(Path(found(data, "cmudict/cmudict")), "utf-8")).splitlines():
-        first = hashlib.sha256(line.split()[0].encode()).digest()[0]
-        kept = line if stress else re.sub(r"(?<=[A-Z])[012]\b", "", line)
-        lines["test" if first < 6 else "valid" if first < 12 else "train"].append(kept + "\n")
-    for part, kept in lines.items():
-        (folder / f"cmudict.{part}").write_text("".join(kept))
-    return {part: str(folder / f"cmudict.{part}") for part in lines}
-
-
-def without_stress(model: Any, path: str) -> dict[str, float]:
-    """The errors of phonemes and words where the stress of a vowel does not count, as most publications count."""
-    listed = defaultdict(list)
-    for line in Path(path).read_text().splitlines():
-        word, _, *phonemes = line.split()
-        listed[word].append([phoneme.rstrip("012") for phoneme in phonemes])
-    found = [[phoneme.rstrip("012") for phoneme in output.text.split()] for output in model.predict(list(listed))]
-    edits = [nearest_edits(phonemes, listed[word]) for word, phonemes in zip(listed, found, strict=True)]
-    phonemes = sum(length for _, length in edits)
-    return {
-        "edit_rate_without_stress": 100 * sum(count for count, _ in edits) / phonemes,
-        "exact_match_without_stress": 100 * sum(not count for count, _ in edits) / len(edits),
-    }
-
-
 def trial_of(data: Path, name: str, folder: Path, *, dev: bool) -> Trial:
     """The data set of that name."""
     chosen = DATA_SETS[name]
     paths = {part: located(data, getattr(chosen, part)) for part in ("train", "valid", "test")}
-    if name.startswith("cmudict"):
-        paths = divided_cmudict(data, folder, stress=name == "cmudict")
+    if chosen.written is not None:
+        paths |= chosen.written(data, folder, dev=dev)
     if dev and not paths["valid"]:
         raise SystemExit(f"{name} has no development file: its validation scores are in the run's metrics.jsonl")
-    trial = Trial(chosen.recipe, paths["train"], paths["valid"], paths["test"], chosen.settings)
-    return replace(trial, others=without_stress) if name.startswith("cmudict") else trial
+    return Trial(chosen.recipe, paths["train"], paths["valid"], paths["test"], chosen.settings, chosen.others)
 
 
 def main() -> None:

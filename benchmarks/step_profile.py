@@ -4,10 +4,10 @@
         [--steps N] [--precision float32|bfloat16]
 
 Each operation of torch is timed where it is called, in forward and backward, and belongs to the part whose module
-called it. "Casts" are copies in another type, those of dropout's masks too. A step is timed without that, in turns with
-its own products alone: products of the same shapes, types and strides, one after another. "Python" is what is left of a
-step: the interpreter, autograd and the reading of the batch. One thread, processor time, milliseconds a step, each the
-mean of N steps. Freed memory is kept, as `ensue train` does.
+called it. So is each pass in C (`engine/passes.c`). "Casts" are copies in another type. A step is timed without that,
+in turns with its own products alone: products of the same shapes, types and strides, one after another. "Python" is
+what is left of a step: the interpreter, autograd and the reading of the batch. One thread, processor time, milliseconds
+a step, each the mean of N steps. Freed memory is kept, as `ensue train` does.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from machine import describe_machine
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, SoftmaxHead, TokenEmbedding, draws
+from ensue.engine.products import in_parts
+from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, SoftmaxHead, TokenEmbedding
 from ensue.nn.attention.blocks import FeedForward
 from ensue.nn.dropout import ElementDropout
 from ensue.processor import keep_freed_memory
@@ -155,22 +158,26 @@ def inside(function: Callable[..., Any], ranges: Ranges, part: str) -> Callable[
 def operations(trainer: Trainer) -> tuple[dict[str, float], list[tuple[Any, Any]]]:
     """Milliseconds of a step by part, and its products."""
     ranges = Ranges()
-    drawn, words = [0.0], draws._words
-
-    def timed(*args: Any) -> Any:
-        started = time.thread_time()
-        found = words(*args)
-        drawn[0] += time.thread_time() - started
-        return found
-
-    draws._words = timed
-    try:
-        with parts_told(trainer, ranges), Timed(ranges) as mode:
-            trainer.step()
-    finally:
-        draws._words = words
-    mode.seconds["dropout"] += drawn[0]
+    mode = Timed(ranges)
+    with passes_timed(mode), parts_told(trainer, ranges), mode:
+        trainer.step()
     return {part: 1e3 * mode.seconds[part] for part in ORDER}, mode.products
+
+
+@contextmanager
+def passes_timed(mode: Timed) -> Iterator[None]:
+    """Passes in C run though `mode` looks on, and it hears what they take."""
+
+    def timed(*args: Any, **options: Any) -> None:
+        started = time.thread_time()
+        in_parts(*args, **options)
+        mode.seconds[mode.ranges.current] += time.thread_time() - started
+
+    with ExitStack() as stack:
+        for name in ("draws", "attention.positions", "heads.linear_cross_entropy"):
+            stack.enter_context(patch.object(import_module(f"ensue.nn.{name}"), "in_parts", timed))
+        stack.enter_context(patch("ensue.engine.execution._get_current_dispatch_mode", lambda: None))
+        yield
 
 
 def replayed(products: list[tuple[Any, Any]]) -> Callable[[], None]:

@@ -8,6 +8,7 @@
 | mrpc | train | a tenth of it, held out | test |
 | ag-news | four fifths of the test file | a tenth of them, held out | the last fifth |
 | imdb | train | a tenth of it, held out | test |
+| cr, mr, subj, mpqa | four fifths of the file, which has no division | a tenth of them, held out | the last fifth |
 
 What is held out is drawn with seed 0, with its part of every label; but for IMDb. There training and test data are of
 different films, while a random part of the training data shares its films with the rest and is two points too easy.
@@ -23,6 +24,7 @@ import json
 import lzma
 import random
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,11 +86,24 @@ def imdb(data: Path) -> Iterator[Split]:
     yield Split(train, dev, [Example((review["text"],), review["label"]) for review in reviews])
 
 
-def lines(data: Path, name: str) -> list[str]:
+def undivided(data: Path, name: str, *, encoding: str = "utf-8-sig") -> Iterator[Split]:
+    """A file of a label, a blank and a text on each line, which comes without a division."""
+    rows = (line.partition(" ") for line in lines(data, name, encoding) if line)
+    test, *rest = shares([Example((text,), label) for label, _, text in rows], 5)
+    yield with_dev([example for share in rest for example in share], test)
+
+
+cr = partial(undivided, name="cr/custrev.all")
+mr = partial(undivided, name="mr/rt-polarity.all", encoding="cp1252")
+subj = partial(undivided, name="subj/subj.all", encoding="cp1252")
+mpqa = partial(undivided, name="mpqa/mpqa.all")
+
+
+def lines(data: Path, name: str, encoding: str = "utf-8-sig") -> list[str]:
     """Those of a file that may be packed; without line ends and without a byte order mark."""
     path = Path(found(data, name))
     opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-    with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+    with opened(path, "rt", encoding=encoding, newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]
 
 

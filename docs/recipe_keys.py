@@ -86,6 +86,7 @@ from ensue.tasks.masked_language_modeling.recipe import (
 from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
 from ensue.tasks.word_vectors.recipe import (
     CountedVectorsTable,
+    DistilledVectorsTable,
     SampledVectorsTable,
     SensesTable,
     StaticVectorsTable,
@@ -121,6 +122,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
     ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
     ('`[vectors]`, `kind = "static"`, of imported files', StaticVectorsTable),
+    ('`[vectors]`, `kind = "distilled"`', DistilledVectorsTable),
     ("`[senses]` of word vectors", SensesTable),
     ("`[masking]` of a masked language model", MaskingTable),
     ("`[input]` of a masked language model", InputTable),

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -15,20 +16,23 @@ from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 from ensue.notices import forget_what_was_said
+from own_tests import OwnTests, is_left_out, own_files, pytest_configure_node, pytest_testnodedown
+
+__all__ = ["pytest_configure_node", "pytest_testnodedown"]
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUICKLY_COMPILED = "-Og"
-SIGNED = {"nn", "laws", "models", "engine"}
-"""The folders of tests in which signatures are checked by default, too."""
 
 
 def check_signatures() -> None:
-    """The shapes in the signatures of the layers are checked at each call, in tests only.
+    """The shapes in the signatures of the layers are checked at each call, in slow tests only: by default that would be
+    a fifth of what all other tests take.
 
     The engine, the border and taps have none, and are many small functions. Where a float is wanted, an int does, as
     PEP 484 has it.
@@ -52,8 +56,12 @@ def only_distributes() -> bool:
 if "PYTEST_XDIST_WORKER" in os.environ:  # what is registered first is called last: no object is freed one by one
     atexit.register(os._exit, 0)
 
-if not only_distributes():  # importing torch takes seconds
-    check_signatures()
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """The earliest hook: the conftest.py of a folder may import layers."""
+    config: Any = pluginmanager.get_plugin("pytestconfig")
+    if is_thorough(config) and not only_distributes():  # importing torch takes seconds
+        check_signatures()
 
 
 @pytest.fixture(scope="session")
@@ -72,72 +80,87 @@ def kept_folder(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFa
     return cache.mkdir if cache else tmp_path_factory.mktemp
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cells_of_all_tests(
-    kept_folder: Callable[[str], Path], pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """Compiled cells are those of all tests, of earlier runs too, as they take seconds.
+class Caches:
+    """Folders of caches with nothing in them but a profile of the machine, which takes seconds to measure."""
 
-    A third of that where the compiler leaves out what only makes them fast; the slow tests run what users run.
-    """
-    folder = kept_folder("cells")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        if not is_thorough(pytestconfig):
-            patch.setenv("ENSUE_CFLAGS", f"{QUICKLY_COMPILED} {os.environ.get('ENSUE_CFLAGS', '')}")
-        patch.setenv("ENSUE_CELLS", str(folder))
-        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))  # pytest's workers tidy nothing
-        yield
+    def __init__(self, folder: Path) -> None:
+        from training.tiny import plain_profile  # noqa: PLC0415 (it imports torch)
 
+        profile = plain_profile()
+        self.folder, self.numbers = folder, count()  # `mktemp` looks at all folders that are there, each time
+        self.name, self.content = profile.machine.path.name, profile.model_dump_json()
+        self.of_modules, self.last = self.new(), (folder, [0])
 
-@pytest.fixture(scope="session")
-def unused_cache(new_cache: Callable[[], Path]) -> Callable[[], Path]:
-    """A new cache if the last one was written to: most tests leave it as it was."""
-    last: list[tuple[Path, list[int]]] = []
-
-    def changes(cache: Path) -> list[int]:
-        machines = cache / "machines"
-        return [path.stat().st_ctime_ns for path in (cache, machines, *machines.iterdir())]
-
-    def unused() -> Path:
-        with suppress(OSError):
-            if last and changes(last[0][0]) == last[0][1]:
-                return last[0][0]
-        cache = new_cache()
-        last[:] = [(cache, changes(cache))]
-        return cache
-
-    return unused
-
-
-@pytest.fixture(scope="session")
-def new_cache(cells_of_all_tests: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Makes a cache with nothing in it but a profile of the machine, which takes seconds to measure.
-
-    The compiler's options are part of what is measured, so it comes after they are chosen.
-    """
-    from training.tiny import plain_profile  # noqa: PLC0415 (once the hook above is there)
-
-    folder = tmp_path_factory.mktemp("caches")
-    numbers = count()  # to number folders, `mktemp` looks at all that are there, each time
-    profile = plain_profile()
-    name, content = profile.machine.path.name, profile.model_dump_json()
-
-    def new() -> Path:
-        path = folder / str(next(numbers))
+    def new(self) -> Path:
+        path = self.folder / str(next(self.numbers))
         (path / "machines").mkdir(parents=True)
-        (path / "machines" / name).write_text(content, encoding="utf-8")
+        (path / "machines" / self.name).write_text(self.content, encoding="utf-8")
         return path
 
-    return new
+    def unused(self) -> Path:
+        """A new one if the last one was written to: most tests leave it as it was."""
+        cache, before = self.last
+        with suppress(OSError):
+            if changes(cache) == before:
+                return cache
+        cache = self.new()
+        self.last = cache, changes(cache)
+        return cache
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache_of_modules(new_cache: Callable[[], Path]) -> Iterator[None]:
-    """What fixtures of modules train, before any test has a cache of its own, leaves nothing in the user's cache."""
+def changes(cache: Path) -> list[int]:
+    machines = cache / "machines"
+    return [path.stat().st_ctime_ns for path in (cache, machines, *machines.iterdir())]
+
+
+@pytest.fixture(scope="session")
+def caches(request: pytest.FixtureRequest) -> Iterator[Caches]:
+    """The caches of tests, and what else holds for all tests: of each fixture pytest asks at each test.
+
+    Compiled cells are those of all tests, of earlier runs too, as they take seconds; a third of that where the compiler
+    leaves out what only makes them fast. The slow tests run what users run. The compiler's options are part of what a
+    profile of the machine is for. What fixtures of modules train, before a test has a cache of its own, leaves nothing
+    in the user's cache.
+    """
+    factory, cells = request.getfixturevalue("tmp_path_factory"), request.getfixturevalue("kept_folder")("cells")
+    cells.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENSUE_CACHE", str(new_cache()))
-        yield
+        if not is_thorough(request.config):
+            patch.setenv("ENSUE_CFLAGS", f"{QUICKLY_COMPILED} {os.environ.get('ENSUE_CFLAGS', '')}")
+        patch.setenv("ENSUE_CELLS", str(cells))
+        patch.setattr(tempfile, "tempdir", str(factory.mktemp("temporary")))  # pytest's workers tidy nothing
+        patch.setattr(os, "fsync", lambda descriptor: None)  # no test takes away the power
+        spare_torch(patch)
+        found = Caches(factory.mktemp("caches"))
+        patch.setenv("ENSUE_CACHE", str(found.of_modules))
+        yield found
+
+
+def spare_torch(patch: pytest.MonkeyPatch) -> None:
+    """Leaves out what takes torch seconds for nothing.
+
+    Without a GPU `torch.manual_seed` writes down the stack at each call, which takes longer than many a test. To
+    compare tensors of several machines, `torch.testing` imports a part of torch that takes a second.
+    """
+    import torch  # noqa: PLC0415 (seconds)
+
+    if not torch.cuda.is_available():
+        patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
+    patch.setattr("torch.testing._comparison._HAS_DTENSOR", False, raising=False)
+
+
+@pytest.fixture(scope="session")
+def new_cache(caches: Caches) -> Callable[[], Path]:
+    return caches.new
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(caches: Caches) -> Iterator[None]:
+    """No test reads or leaves anything in the user's cache."""
+    os.environ["ENSUE_CACHE"] = str(caches.unused())
+    forget_what_was_said()
+    yield
+    os.environ["ENSUE_CACHE"] = str(caches.of_modules)
 
 
 @pytest.fixture(scope="session")
@@ -158,39 +181,19 @@ def tmp_path(new_folder: Callable[[], Path]) -> Path:
     return new_folder()
 
 
-@pytest.fixture(autouse=True)
-def cache_of_its_own(unused_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or leaves anything in the user's cache."""
-    monkeypatch.setenv("ENSUE_CACHE", str(unused_cache()))
-    forget_what_was_said()
-
-
 @pytest.fixture
 def in_torch_operations() -> Iterator[None]:
     """Nothing is compiled: the tests of the engine compare what is."""
-    from ensue.engine import executing  # noqa: PLC0415 (once the hook above is there)
+    from ensue.engine import executing  # noqa: PLC0415 (it imports torch)
 
     with executing("plain"):
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def nothing_waits_for_the_disk() -> Iterator[None]:
-    """No test takes away the power."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def only_devices_that_are_there_are_seeded() -> Iterator[None]:
-    """Without a GPU `torch.manual_seed` writes down the stack at each call, which takes longer than many a test."""
-    import torch  # noqa: PLC0415 (once the hook above is there)
-
-    with pytest.MonkeyPatch.context() as patch:
-        if not torch.cuda.is_available():
-            patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
-        yield
+@pytest.fixture(scope="session")
+def steps_to_learn(pytestconfig: pytest.Config) -> Callable[[int], int]:
+    """The steps of a run that only slow tests want to have learned; by default it takes three."""
+    return lambda steps: steps if is_thorough(pytestconfig) else 3
 
 
 settings.register_profile("few", max_examples=10, deadline=None)  # neighbors make single examples slow
@@ -212,20 +215,35 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     worker.sendevent = say_what_counts
 
 
+def is_divided(config: pytest.Config) -> bool:
+    """Whether each worker has files of its own."""
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not is_thorough(config)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return OwnTests(config, log) if is_divided(config) else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return (hasattr(config, "workerinput") and is_divided(config) and is_left_out(collection_path, config)) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Each worker begins with other files: Python compiles a file once, and the others find it compiled.
+    """Nothing of this makes garbage that is worth looking for.
 
-    Nothing of this makes garbage that is worth looking for.
+    Where each worker collects all files, it begins with other ones: Python compiles a file once, and the others find it
+    compiled. What hypothesis reads in the source of all modules, constants to try, is not worth its seconds for ten
+    examples.
     """
     gc.disable()
-    workers = getattr(session.config, "workerinput", None)
-    if workers and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        tests = REPOSITORY / "tests"
-        files = sorted(tests.rglob("test_*.py"))
-        for file in files[int(workers["workerid"][2:]) :: workers["workercount"]]:
+    worker = getattr(session.config, "workerinput", None)
+    if not is_thorough(session.config):
+        providers._get_local_constants = lambda: providers._local_constants
+    elif worker and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        for file in own_files(worker):
             with suppress(Exception, pytest.skip.Exception):  # which pytest says where it collects the file
-                importlib.import_module(".".join(file.relative_to(tests).with_suffix("").parts))
+                importlib.import_module(".".join(file.relative_to(REPOSITORY / "tests").with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
@@ -244,7 +262,8 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Says what the tests took of the processor, workers and other processes too: a clock hears the neighbors.
+    """Says which part of the slow tests this was, and what the tests took of the processor, workers and other processes
+    too: a clock hears the neighbors.
 
     More than `ENSUE_TEST_SECONDS`, if that is set, is a failure.
     """
@@ -252,24 +271,22 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ or reporter is None:
         return
     seconds, most = sum(os.times()[:4]), float(os.environ.get("ENSUE_TEST_SECONDS", "inf"))
-    reporter.write_line(f"\n{seconds:.0f} s of processor time" + f", more than {most:.0f}" * (seconds > most))
+    number, count = part()
+    reporter.write_line(f"\npart {number} of {count} of the slow tests" * (count > 1 and is_thorough(session.config)))
+    reporter.write_line(f"{seconds:.0f} s of processor time" + f", more than {most:.0f}" * (seconds > most))
     if seconds > most and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """By default signatures are checked where layers and models are tested: a fifth of what all other tests take."""
-    import jaxtyping  # noqa: PLC0415 (once the hook above is there)
-
-    is_checked = is_thorough(item.config) or item.path.name == "test_signatures.py"
-    of_layers = SIGNED.intersection(item.path.relative_to(REPOSITORY / "tests").parts)
-    jaxtyping.config.update("jaxtyping_disable", not (is_checked or of_layers))
-
-
 def is_thorough(config: pytest.Config) -> bool:
     """Whether the slow tests are wanted."""
-    return "slow" in config.option.markexpr.replace("not slow", "")
+    return "slow" in config.known_args_namespace.markexpr.replace("not slow", "")
+
+
+def part() -> tuple[int, int]:
+    """The part of the slow tests that is wanted, and of how many: `ENSUE_TEST_PART=2/3`, or all."""
+    number, _, count = os.environ.get("ENSUE_TEST_PART", "1/1").partition("/")
+    return int(number), int(count)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -284,7 +301,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_thorough(config) and is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("slow")
         if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
-            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            sampled.setdefault(function(item), []).append(item)
     for cases in sampled.values():
         mark = cases[0].get_closest_marker("sampled")
         assert mark
@@ -292,3 +309,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for place, item in enumerate(cases):
             if place not in kept:
                 item.add_marker("slow")
+    if is_thorough(config) and part()[1] > 1:
+        leave_to_other_parts(config, items, *part())
+
+
+def function(item: pytest.Item) -> str:
+    """The name that all cases of a test share."""
+    return item.nodeid.partition("[")[0]
+
+
+def leave_to_other_parts(config: pytest.Config, items: list[pytest.Item], number: int, count: int) -> None:
+    """Of the cases of a slow test every `count`th stays, and of a file's tests of one case; at least one of each."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    cases, groups = Counter(map(function, slow)), defaultdict(list)
+    for item in slow:
+        name = function(item)
+        groups[name if cases[name] > 1 else name.partition("::")[0]].append(item)
+    left = set()
+    for group in groups.values():
+        step = min(count, len(group))
+        left.update(item for place, item in enumerate(group) if place % step != number % step)
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]

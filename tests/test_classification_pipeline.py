@@ -40,12 +40,20 @@ RUNS = ["lstm", "segments", "ngrams", "several", "transformer"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Classifiers of several kinds; `pairs` reads two texts, `several` gives several labels."""
+    """The folder of the classifiers that `trained` makes."""
     folder = tmp_path_factory.mktemp("classifiers")
     texts = documents(120)
     (folder / "topics.tsv").write_text(tsv(texts))
     (folder / "several.txt").write_text(fasttext(documents(120, most_labels=3)))
     (folder / "pairs.tsv").write_text(pairs(60))
+    return folder
+
+
+def trained(run: Path) -> Path:
+    """A classifier of one of several kinds; `pairs` reads two texts, `several` gives several labels."""
+    if run.exists():
+        return run
+    folder = run.parent
     all_poolings = {"pooling": ["last", "mean", "max", "attention"]}
     one_way = ENCODERS["gru"] | {"bidirectional": False}
     bag = all_poolings | {"ngrams": 2, "ngram_buckets": 256}
@@ -59,13 +67,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
-        for name, recipe in recipes.items():
-            run_tiny(recipe, folder / name)
-    return folder
+        run_tiny(recipes[run.name], run)
+    return run
 
 
 def loaded(run: Path) -> ClassificationPipeline:
-    pipeline = load(run, device="cpu")
+    pipeline = load(trained(run), device="cpu")
     assert isinstance(pipeline, ClassificationPipeline)
     return pipeline
 
@@ -100,7 +107,7 @@ def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(
 
 def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: ClassificationPipeline) -> None:
     multiple = pipeline.labels.multiple
-    for answer in pipeline.predict(mixed(50, seed=1)):
+    for answer in pipeline.predict(mixed(20, seed=1)):
         assert tuple(answer.probabilities) == pipeline.labels.names
         assert all(0 <= share <= 1 for share in answer.probabilities.values())
         if multiple:
@@ -140,14 +147,14 @@ def test_a_stream_is_read_not_far_ahead(runs: Path, monkeypatch: pytest.MonkeyPa
 
     def stream() -> Iterator[Document]:
         nonlocal given
-        for number in range(600):
+        for number in range(200):
             given += 1
             yield Document((f"{POOL[number % len(POOL)]} the",))
 
     for answered, answer in enumerate(pipeline.classify(stream())):
         assert answer.document.texts[0].startswith(POOL[answered % len(POOL)])
         read_ahead.append(given - answered)
-    assert (len(read_ahead), max(read_ahead)) == (600, 50)
+    assert (len(read_ahead), max(read_ahead)) == (200, 50)
     monkeypatch.setattr(module, "CHUNK_WORDS", 20)
     given, read_ahead = 0, []
     read_ahead = [given - answered for answered, _ in enumerate(pipeline.classify(stream()))]

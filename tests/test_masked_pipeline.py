@@ -1,6 +1,7 @@
 """A masked language model from text to use: it learns, fills in, scores, gives vectors, resumes to the same bits."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,10 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(text: Path) -> Path:
+def run(text: Path, steps_to_learn: Callable[[int], int]) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
-        learns = {"steps": 70, "batch_size": 16, "learning_rate": 0.02, "validations": 1}
+        learns = {"steps": steps_to_learn(70), "batch_size": 16, "learning_rate": 0.02, "validations": 1}
         run_tiny(masked_recipe(text, encoder={"d_model": 32}, train=learns), text.parent / "run")
     return text.parent / "run"
 

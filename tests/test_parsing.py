@@ -80,10 +80,10 @@ def test_what_is_no_toml(text):
 @pytest.mark.parametrize("key", [".".join("a" * 100_000), '"a b".' * 50_000 + "c"])
 @pytest.mark.parametrize("document", ["{} = 1", "[{}]", "x = {{{} = 1}}", "x = {{y = 1, {} = 1}}"])
 def test_keys_of_many_parts_are_refused_at_once(key, document):
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ParseError, match="deep"):
         parse_toml(document.format(key))
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_sentences_are_no_keys():

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_parts_of_speech_of_an_english_treebank(shared_data: Path, tmp_path: Path) -> None:
-    """Three of the recipe's thirty epochs, development data; every column but UPOS comes back as it was."""
+    """One of the recipe's thirty epochs, development data; every column but UPOS comes back as it was."""
     folder = shared_data / "ud_english_ewt"
     train, dev = (folder / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev"))
-    settings = {"train.epochs": 3, "train.validations": 1}
+    settings = {"train.epochs": 1, "train.validations": 1}
     tagger = ensue.train("tag-lstm", train=train, valid=dev, out=tmp_path / "pos", settings=settings, threads=1)
-    assert tagger.evaluate(dev).accuracy >= 0.935
+    assert tagger.evaluate(dev).accuracy >= 0.925
     source = tagger.source(dev)
     assert isinstance(source, SentenceSource)
     for answer in tagger.label(source):
@@ -57,16 +57,16 @@ def test_sentences_and_words_of_raw_text(shared_data: Path, tmp_path: Path) -> N
 def _milliseconds(tagger: LabelingPipeline, words: list[str]) -> float:
     seconds = []
     for _ in range(50):
-        start = time.perf_counter()
+        start = time.process_time()
         tagger.predict([words])
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return 1000 * statistics.median(seconds)
 
 
 def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
-    """Two epochs, development data, with the given parts of speech and chunks."""
+    """An epoch, development data, with the given parts of speech and chunks."""
     folder = shared_data / "conll2003"
-    settings = {"train.epochs": 2, "train.validations": 1, "features.columns": ["2", "3"]}
+    settings = {"train.epochs": 1, "train.validations": 1, "features.columns": ["2", "3"]}
     train, dev = folder / "eng.train.xz", folder / "eng.testa.xz"
     tagger = ensue.train("tag-lstm-crf", train=train, valid=dev, out=tmp_path / "names", settings=settings, threads=1)
     assert tagger.labels.scheme == "iob1"

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int, TypeCheckError
 from torch import Tensor
 
+from ensue.nn import MinGRU
 from signatures import checked
 
 check = checked(typechecker=beartype.beartype)
@@ -122,3 +123,9 @@ def test_methods_and_properties() -> None:
         Layer(3).half  # noqa: B018
     with pytest.raises(TypeCheckError):
         Layer.of(3)
+
+
+@pytest.mark.slow
+def test_signatures_of_layers_are_checked() -> None:
+    with pytest.raises(TypeCheckError):
+        MinGRU(4, 4).coefficients(torch.zeros(3, 4).long())

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from filelock import FileLock
 
 from inspection.browser import browsing
 from pages import PAGES, REPOSITORY
@@ -49,12 +50,16 @@ class Read(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with all pages; a warning of Sphinx is an error."""
+    """The folder with all pages, where `make docs` builds them; a warning of Sphinx is an error.
+
+    Pages that are there and have not changed are not built again, by another worker neither.
+    """
     pytest.importorskip("furo", reason="there is no Sphinx with its theme: make .venv/.installed-docs")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", f"{folder}-trees", REPOSITORY / "docs", folder]
-    subprocess.run(command, check=True, timeout=300)
-    return folder
+    docs = REPOSITORY / "docs"
+    with FileLock(tmp_path_factory.getbasetemp().parent / "site"):
+        command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", docs, docs / "_build"]
+        subprocess.run(command, check=True, timeout=300)
+    return docs / "_build"
 
 
 def test_links_lead_somewhere_and_pictures_are_described(site: Path) -> None:

@@ -125,7 +125,7 @@ def test_blanks_around_a_label_stay() -> None:
 
 def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
     words = [np.array(sentence) for sentence in SENTENCES]
-    tagger = Tagger(settings=STEPS).fit(words, TAGS)
+    tagger = Tagger(settings=TAGGER | {"train.steps": 2}).fit(words, TAGS)
     assert [len(labels) for labels in tagger.predict(words)] == [len(sentence) for sentence in words]
     with pytest.raises(ValueError, match="sentence 0: labels are strings; found 1"):
         Tagger().fit([["a"]], [[1]])  # type: ignore[list-item]

@@ -39,9 +39,9 @@ def test_places_are_drawn_as_k_means_draws_centers() -> None:
     outer = np.einsum("nd,nk->ndk", texts, residuals).reshape(6, -1).astype(np.float64)
     first = int((outer**2).sum(1).argmax())
     distances = ((outer - outer[first]) ** 2).sum(1)
-    seconds = [drawn(texts, residuals, 2, seed)[1] for seed in range(2000)]
-    shares = np.bincount(seconds, minlength=6) / 2000
-    assert np.abs(shares - distances / distances.sum()).max() < 0.04
+    seconds = [drawn(texts, residuals, 2, seed)[1] for seed in range(500)]
+    shares = np.bincount(seconds, minlength=6) / 500
+    assert np.abs(shares - distances / distances.sum()).max() < 0.06
 
 
 @pytest.mark.parametrize("d", [0, 8])

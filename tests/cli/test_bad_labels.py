@@ -77,6 +77,7 @@ def test_texts_that_cannot_be_learned_from(name: str, refused: Refused) -> None:
     assert contents(Path()) == {file: content}
 
 
+@pytest.mark.slow
 def test_the_encoding_that_the_message_names_works(ensue: Ensue) -> None:
     Path("old.txt").write_bytes(("caf\u00e9 NOUN\nsees VERB\n\n" * 20).encode("latin-1"))
     assert ensue(*train("tag-lstm", "old.txt", "--set", "data.encoding=latin-1")).status == 0
@@ -260,6 +261,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes | None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("damage", list(DAMAGES))
 @pytest.mark.parametrize("name", ["names", "topics"])
 def test_damaged_runs(name: str, damage: str, refused: Refused, runs: Path) -> None:

@@ -193,17 +193,15 @@ def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> N
     assert done.stdout.splitlines()[-1] == "0"
 
 
-def test_recipes_are_listed_and_shown(ensue: Ensue, text: Path) -> None:
+def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
     listed = ensue("recipes").out.splitlines()
     assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == sorted(recipe_names())
     assert max(map(len, listed)) <= 80
     assert "tagger: sentences with a label for each word" in listed
     assert any(re.match(r"  char-lstm +5 min  Characters with one LSTM", line) for line in listed)
-    for name in recipe_names():
+    for name in recipe_names()[::8]:
         Path("shown.toml").write_text(ensue("recipes", name).out, encoding="utf-8")
         assert read_recipe("shown.toml") == read_recipe(name)
-    Path("shown.toml").write_text(ensue("recipes", "char-lstm").out, encoding="utf-8")
-    assert ensue("train", "shown.toml", "--train", text, "--out", "out", *SMALL).status == 0
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import ensue as package
 from cli.conftest import Ensue
 from ensue.annotation.beginning import begun, shares_of
+from ensue.annotation.static_student import principal_components, weights_by_frequency
 from ensue.annotation.teachers import taught
 from ensue.errors import DataError
 from ensue.library import load
@@ -127,6 +130,7 @@ def test_a_zero_stays_zero_and_many_labels_stay_numbers() -> None:
     assert found[0, 1:] == pytest.approx(1 / 2_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [pytest.param(tsv, marks=pytest.mark.slow), first_word])
 def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused: Refused, runs: Path) -> None:
     """Validation and test data have the format of the training data, a pool is plain text."""
@@ -244,7 +248,7 @@ OBJECTS = (
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3), st.booleans())
 def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str], of_words: bool) -> None:
     path = tmp_path / "told.jsonl"
@@ -296,3 +300,67 @@ def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> No
     Path("few.tsv").write_text("label\ttext\nx\tone\nx\ttwo\n")
     assert "few.tsv: all examples have the label x" in refused(*begin, "--overwrite")
     assert "the recipe is that of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")
+
+
+def test_principal_components_by_a_decomposition_into_singular_values() -> None:
+    """Also of fewer vectors than they have numbers."""
+    for count in (40, 5):
+        vectors = np.random.default_rng(0).normal(3, 1, (count, 9)).astype(np.float32) * np.arange(9)
+        found, share = principal_components(vectors, 4)
+        scores, sizes, directions = np.linalg.svd(vectors - vectors.mean(0, dtype=np.float64), full_matrices=False)
+        assert np.allclose(np.abs(found), np.abs(scores * sizes)[:, :4], atol=1e-9)
+        assert share == pytest.approx((sizes[:4] ** 2).sum() / (sizes**2).sum())
+        signs = np.sign((found * (scores * sizes)[:, :4]).sum(0))[:, None] * directions[:4]
+        assert (signs.max(1) == np.abs(signs).max(1)).all()
+    assert weights_by_frequency(np.array([1, 3, 0]), 0.5).tolist() == [0.5 / 0.75, 0.5 / 1.25, 1]
+    assert weights_by_frequency(np.array([1, 3]), 0).tolist() == [1, 1]
+
+
+@pytest.mark.slow
+def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: Refused) -> None:
+    """Each word read by itself, its components by NumPy, weighted by how often it occurs; a text has their mean."""
+    unpacked("vectors-skipgram", Path())
+    teacher = load("vectors-skipgram", kind=WordVectorsPipeline)
+    chosen = [word for word in teacher.words if word.isalpha()]
+    Path("pool.txt").write_text("".join(f"{word.title()} {chosen[0]} .\n" for word in chosen))
+    make = [
+        "distill",
+        "vectors-skipgram",
+        "vectors-static",
+        "--pool",
+        "pool.txt",
+        "--out",
+        "out",
+        "--set",
+        "vectors.d_words=3",
+    ]
+    said = ensue(*make)
+    assert said.status == 0, said.err
+    assert f"3 principal components of {len(chosen) + 1} vectors of words" in said.err + said.out
+    counts = Counter(Path("pool.txt").read_text().lower().split())
+    student = load("out", kind=WordVectorsPipeline)
+    assert sorted(student.words) == sorted(counts)
+    read = teacher.embed(student.words).astype(np.float64)
+    scores, sizes, _ = np.linalg.svd(read - read.mean(0), full_matrices=False)
+    shares = np.array([counts[word] for word in student.words]) / counts.total()
+    expected = (scores * sizes)[:, :3] * (1e-4 / (1e-4 + shares))[:, None]
+    found = np.stack([student.vector(word) for word in student.words])
+    signs = np.sign((found * expected).sum(0))
+    assert np.allclose(found, expected * signs, atol=1e-6 * np.abs(expected).max())
+    mean = student.vector(chosen[0]) + student.vector(".")
+    assert np.allclose(student.embed([f"{chosen[0].title()}, unheard, ."])[0], mean / np.linalg.norm(mean), atol=1e-6)
+    again = package.distill("vectors-skipgram", "vectors-static", train="pool.txt", out="again", settings=make[-1:])
+    assert isinstance(again, WordVectorsPipeline)
+    assert np.array_equal(again.table.vectors, student.table.vectors)
+    assert "out: is there already; --overwrite replaces it" in refused(*make)
+    other = [*make[:6], "other", *make[7:]]
+    assert "have one teacher, and the words of one text" in refused(*other, "--train", "pool.txt")
+    assert "have one teacher, and the words of one text" in refused(*other[:2], "out", *other[2:])
+    assert "are for students that have labels" in refused(*other, "--gold", "0.1")
+    assert "vectors.d_words is 300" in refused(*other, "--set", "vectors.d_words=300")
+    assert 'vectors.kind = "distilled"' in refused(
+        *other[:2], "vectors-skipgram", *other[3:], "--set", "train.epochs=1"
+    )
+    assert "has no word that occurs often enough" in refused(*other, "--set", "tokenizer.min_count=999")
+    assert "vectors-skipgram: would be written over" in refused(*make[:6], "vectors-skipgram", *make[7:], "--overwrite")
+    assert 'vectors.kind is "distilled"' in refused("train", "vectors-static", "--train", "pool.txt", "--out", "other")

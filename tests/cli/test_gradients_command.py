@@ -80,6 +80,7 @@ def test_bad_input(refused: Callable[..., str], arguments: list[object], message
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow
 def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

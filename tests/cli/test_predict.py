@@ -48,6 +48,7 @@ def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:
     return [answer.labels for answer in package.load(run, device="cpu").predict(texts)]
 
 
+@pytest.mark.slow
 def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
     paths = ["--train", runs / "names.txt", "--test", runs / "names.txt", "--out", "my pos"]
     said = ensue("train", "tag-lstm-crf", *paths, *SMALL)

@@ -27,6 +27,7 @@ def run(arguments: list[str], script: str) -> tuple[int, str]:
     return done.returncode, done.stderr.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("arguments", "script", "expected"),

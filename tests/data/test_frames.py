@@ -106,6 +106,14 @@ def test_log_mels_are_those_of_the_definition() -> None:
                 assert value == pytest.approx(np.log(max(energy, 1e-5)), rel=1e-4)
 
 
+def test_it_need_not_matter_how_loud_a_sound_is() -> None:
+    noise = np.random.default_rng(0).normal(size=800).astype(np.float32) / 8
+    sound = LogMel(top_db=30, floor=1e-12)
+    found = log_mel(sound, TONE / 2 + noise / 100, RATE)
+    assert (found.max(), found.min()) == (0, pytest.approx(-3 * np.log(10), abs=1e-5))
+    np.testing.assert_allclose(log_mel(sound, TONE / 50 + noise / 2500, RATE), found, atol=1e-4)
+
+
 def test_a_tone_is_in_its_band_and_no_band_is_empty() -> None:
     assert mel_triangles(40, 256, RATE, 20, 4000).max(1).min() > 0
     loudest = log_mel(LogMel(), TONE, RATE).mean(0).argmax()

@@ -185,6 +185,7 @@ def test_each_page_has_its_checksum(size: int, tmp_path: Path) -> None:
         changed.read(size - 1, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hard", [9, pytest.param(4096, marks=pytest.mark.slow)])
 def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
     """In a process that may have few files open, all the shards are read; the limit is raised where it may be."""

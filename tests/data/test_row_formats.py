@@ -239,7 +239,7 @@ def tasks(text: str, spans: list[dict[str, Any]]) -> str:
 
 
 HOSTILE: dict[str, tuple[str, str, str, str]] = {
-    "lines of a message": ("a.po", 'msgid "a"\nmsgstr ""\n' + '"b"\n' * 10**6, "", ""),
+    "lines of a message": ("a.po", 'msgid "a"\nmsgstr ""\n' + '"b"\n' * 400_000, "", ""),
     "spans across lines": ("a.ann", *reversed(crossing(30_000)), ""),
     "spans in pieces": ("a.ann", *reversed(in_pieces(20_000)), "overlaps that of line 1"),
     "spans of a browser": (
@@ -258,12 +258,12 @@ def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: 
     file, content, text, message = HOSTILE[name]
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     (tmp_path / file).write_text(content, encoding="utf-8")
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(DataError, match=message) if message else nullcontext():
         assert list(text_blocks(tmp_path / file, "utf-8"))
     if file.endswith(".ann") and message:
         assert list(text_blocks(tmp_path / file, "utf-8", nested=True))
-    assert time.perf_counter() - start < 8
+    assert time.process_time() - start < 6
 
 
 @pytest.mark.parametrize("sign", ["b", "\\n"])
@@ -283,9 +283,9 @@ def test_a_comment_of_a_translation_memory_is_not_looked_through_again_and_again
     path = tmp_path / "a.tmx"
     unit = "".join(f'<tuv xml:lang="{name}"><seg>{name}</seg></tuv>' for name in ("en", "de"))
     path.write_text(f"<tmx><body><tu>{unit}</tu><!--{('b' * 70 + chr(10)) * 420_000}--></body></tmx>")
-    start = time.perf_counter()
+    start = time.process_time()
     assert sides(path) == [("en", "de")]
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_docbin_of_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ def binary(words: list[str], matrix: np.ndarray, *, count: int | None = None, en
     return f"{len(words) if count is None else count} {matrix.shape[1]}\n".encode() + b"".join(rows)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", ["x.txt", "x.vec.gz", "x.vec.xz"])
 @pytest.mark.parametrize("header", ["", "3 3\n", "900000 3\n", "1 3\n", "\ufeff", "\ufeff3 3\n"])
 @pytest.mark.parametrize("end", ["\n", " \n", "\r\n", "\n\n"])

@@ -141,6 +141,7 @@ def test_a_hook_on_a_tap_may_change_what_goes_on() -> None:
     assert len(seen["cell"]) == 4
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_layer_keeps_it_not_alive() -> None:
     layer = Changing()
     layer.function, layer.others = layer.inner.forward, (layer.inner, [layer])

@@ -99,7 +99,7 @@ def test_batches_of_every_remainder_of_a_tile(dtype: torch.dtype) -> None:
         close(everything(engine, layer, args), everything(naive, layer, args))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_ragged", some_slow([False, True], True))
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -> None:

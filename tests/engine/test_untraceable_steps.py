@@ -61,6 +61,7 @@ BEYOND: dict[str, tuple[Step, str]] = {
 }
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", BEYOND)
 def test_what_cannot_be_traced_runs_step_by_step(name: str) -> None:
     write, reason = BEYOND[name]

@@ -34,6 +34,7 @@ def output(y: Tensor) -> Tensor:
     return y[:, -1].sin().sum(-1) + y[:, -2].prod(-1)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", some_slow(LAYERS, "lstms", "transformer"))
 def test_gradients_are_difference_quotients(name: str) -> None:
     """By a feature at each position; by a unit of each state, which is moved from outside."""
@@ -134,6 +135,7 @@ def test_a_token_is_explained_by_those_that_the_model_has_read(name: str) -> Non
     assert bool(found.states) == any(units.kind.rpartition(" ")[2] in ("hidden", "neurons") for units in view.units)
 
 
+@pytest.mark.slow
 def test_what_comes_next_is_explained() -> None:
     view = model_of("transformer").inspect("The sea was calm", at=0).view
     assert view.explanation.place == view.length == 16

@@ -48,6 +48,7 @@ def test_a_wrong_number_of_texts_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_two_models_side_by_side(tmp_path: Path) -> None:
     """Sections with the same heading are in the same row."""
     out = tmp_path / "page.html"

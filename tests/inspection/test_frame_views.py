@@ -277,6 +277,7 @@ def test_long_series_are_cut_and_it_is_said() -> None:
         frame_tagger("softmax", encoder={"kind": "none"}).inspect(frames(10_001))
 
 
+@pytest.mark.slow
 def test_many_features_are_a_map_and_an_image_stands_upright() -> None:
     pipeline = frame_classifier(width=12)
     x = frames(4, 12).clip(0, 255) / 255

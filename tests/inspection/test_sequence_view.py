@@ -138,6 +138,7 @@ def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[Box], Node]
             assert box.candidate.log_probability <= number(kept[1]) + 1e-4
 
 
+@pytest.mark.slow
 def test_models_together_are_told_apart() -> None:
     one = translator().with_search(max_tokens=4)
     inspection = one.with_others(translator()).inspect(SOURCE)

@@ -30,6 +30,7 @@ def test_units_at_zero_are_units_whose_outgoing_weights_are_zero() -> None:
     assert found == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_neurons_of_a_transformer_at_zero() -> None:
     pipeline = model_of("transformer")

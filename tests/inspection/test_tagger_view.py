@@ -241,6 +241,7 @@ def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_zoneout_holds_stands_beside_what_the_cell_would_do() -> None:
     model = LSTM | {"zoneout_hidden": 0.1, "zoneout_cell": 0.5}
     (rightward, leftward) = view_of(tagger(model=model)).traces

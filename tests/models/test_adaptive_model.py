@@ -96,7 +96,7 @@ def test_dynamic_evaluation_is_sgd(by_torch: bool) -> None:
 def test_a_text_may_be_cut_anywhere(adaptation: Adaptation) -> None:
     model, ids = AdaptiveModel(plain_model(), adaptation), ids_of()
     whole, end = model.nats(ids[:, :-1], ids[:, 1:])
-    for cuts in ([1, 2, 3, 4, 5, 6, 7], [5, 10], [4, 17], [0, 23], list(range(T))):
+    for cuts in ([4, 17], [0, 23], list(range(T))):
         state, parts = None, []
         for start, stop in zip([0, *cuts], [*cuts, T], strict=True):
             nats, state = model.nats(ids[:, start:stop], ids[:, start + 1 : stop + 1], state)
@@ -152,6 +152,7 @@ def test_the_beginning_of_a_segment_is_learned_before_writing() -> None:
     assert torch.equal(after.lessons.weights.content, weights)
 
 
+@pytest.mark.slow
 def test_threads_do_not_see_each_others_weights() -> None:
     model, ids = AdaptiveModel(plain_model(), BOTH), ids_of(4)
     wanted = [model.nats(row[None, :-1], row[None, 1:])[0] for row in ids]

@@ -267,6 +267,7 @@ def test_dropout_in_training_alone(name: str) -> None:
     same(layers(x)[0], plain(x)[0], rtol=0, atol=0)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", ["plain", "variational"])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str) -> None:

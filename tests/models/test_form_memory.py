@@ -57,6 +57,7 @@ def test_it_gives_what_the_features_compute(calls: list[list[str]], most: int, r
             assert len(found.table.vectors) == len(found.table.keys) <= most + len(set(words))
 
 
+@pytest.mark.slow
 def test_many_forms_in_little_pieces() -> None:
     """More than there is room for at first."""
     found, words = memory(), [f"w{n}" for n in range(3000)]

@@ -10,6 +10,7 @@ from mutants.near import GROUPS, WHOLE, missing, near
 BEFORE = "def larger(a, b):\n    return a if a > b else b + 0\n"
 
 
+@pytest.mark.slow
 def test_what_the_tables_name_is_there() -> None:
     assert missing(REPOSITORY / "src" / "ensue", REPOSITORY / "tests") == []
 

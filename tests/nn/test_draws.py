@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ensue.engine import passes
 from ensue.nn import draws
 from ensue.nn.draws import PartOfBatch, drawing_for, dropped, normal, uniform
 
@@ -14,6 +15,7 @@ DRAWS: dict[str, Callable[[Sequence[int]], Tensor]] = {
     "normal": normal,
     "normal in float64": lambda shape: normal(shape, dtype=torch.float64),
     "dropped": lambda shape: dropped(torch.ones(shape), 0.3),
+    "dropped in torch": lambda shape: dropped(torch.ones(shape, dtype=torch.float64), 0.3),
 }
 
 
@@ -32,7 +34,8 @@ def test_rows_draw_their_own_numbers_and_no_others(
         with drawing_for(PartOfBatch(rows, 7)):
             assert torch.equal(DRAWS[name]((len(expected), *others)), expected)
         assert torch.rand(()) == after
-    assert counted == [2, 5, 0, 2]
+    in_torch = [n for n in (2, 5, 0, 2) if name != "dropped" or passes(torch.ones(n, *others)) is None]
+    assert counted == in_torch  # C draws the others
 
 
 def test_how_numbers_are_distributed() -> None:

@@ -85,9 +85,9 @@ def test_weight_drop_is_the_layer_with_one_dropped_weight_per_call() -> None:
         {"weight_input": torch.zeros(1, 1), "weight_hidden": torch.ones(1, 1), "bias": torch.zeros(1)}
     )
     start = layer.init_state(1)._replace(h=torch.ones(1, 1))
-    runs = [tuple(layer(torch.zeros(1, 3, 1), start)[0].flatten().tolist()) for _ in range(200)]
+    runs = [tuple(layer(torch.zeros(1, 3, 1), start)[0].flatten().tolist()) for _ in range(100)]
     assert set(runs) == {(0.0, 0.0, 0.0), (2.0, 4.0, 8.0)}
-    assert sum(run[0] for run in runs) / len(runs) == pytest.approx(1, abs=0.2)
+    assert sum(run[0] for run in runs) / len(runs) == pytest.approx(1, abs=0.3)
 
 
 @pytest.mark.sampled(1)

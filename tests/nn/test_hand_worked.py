@@ -8,6 +8,8 @@ from torch import Tensor
 
 from ensue.nn import GRU, LSTM, Elman, LearnedPositions, Rotary, SinusoidalPositions, Window
 
+pytestmark = pytest.mark.usefixtures("in_torch_operations")
+"""What is compiled is held against these operations elsewhere."""
 X = [0.5, -1.5]
 
 

@@ -316,7 +316,7 @@ def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
     """Its rows wait with their states while others are written, and get the same bits as alone."""
     kind: dict[str, Any] = {"kind": "transformer", "d_model": 12, "num_heads": 2, "context": 24}
     client, service = serve({model: language_pipeline(**(kind if model == "transformer" else {}))}, rows=4)
-    many, few = asked(model, n=10, max_tokens=60, logprobs=1), [asked(model, seed=seed, logprobs=1) for seed in (1, 2)]
+    many, few = asked(model, n=10, max_tokens=24, logprobs=1), [asked(model, seed=seed, logprobs=1) for seed in (1, 2)]
     alone = [client.post(PATH, wishes).json["choices"] for wishes in (many, *few)]
 
     async def visit() -> Any:

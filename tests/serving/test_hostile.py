@@ -19,7 +19,7 @@ from ensue.serving.transport import parsed
 from pages import REPOSITORY
 from serving.client import Answer, Client
 from serving.conftest import Shouter, language_pipeline
-from serving.watchdog import watched
+from serving.watchdog import longest_callback
 
 HELD_UP = 0.02
 """The most seconds of processor time of one callback of the event loop."""
@@ -69,12 +69,14 @@ HOSTILE: list[tuple[str, str, int]] = [  # a path, a body, the status
 def test_a_body_is_refused_before_it_costs_anything(
     sea: Client, bugs: list[BaseException], path: str, body: str, status: int
 ) -> None:
-    with watched() as callbacks:
+    def ask() -> Answer:
         start = time.process_time()
         answer = sea.post(path, body.encode())
-    assert answer.status == status, answer.body[:300]
-    assert time.process_time() - start < 1
-    assert max(callbacks)[0] < HELD_UP, max(callbacks)
+        assert time.process_time() - start < 1
+        return answer
+
+    longest = longest_callback(ask, (status,), HELD_UP)
+    assert longest[0] < HELD_UP, longest
 
 
 @pytest.mark.slow
@@ -90,10 +92,9 @@ def test_a_body_is_refused_before_it_costs_anything(
     ],
 )
 def test_four_megabytes_hold_nobody_up(sea: Client, body: str) -> None:
-    with watched() as callbacks:
-        answer = sea.post("/v1/predict" if "inputs" in body else "/v1/completions", body.encode())
-    assert answer.status in (400, 413)
-    assert max(callbacks)[0] < HELD_UP, max(callbacks)
+    path = "/v1/predict" if "inputs" in body else "/v1/completions"
+    longest = longest_callback(lambda: sea.post(path, body.encode()), (400, 413), HELD_UP)
+    assert longest[0] < HELD_UP, longest
 
 
 @pytest.mark.parametrize("kind", [CompletionRequest, TextsRequest, InspectRequest])
@@ -121,10 +122,8 @@ def test_a_large_answer_holds_nobody_up(
     serve: Any, bugs: list[BaseException], path: str, content: dict[str, Any]
 ) -> None:
     client, service = serve({"lstm": language_pipeline(), "shouter": Shouter()})
-    with watched() as callbacks:
-        answer = client.post(path, content)
-    assert answer.status == 200, answer.body[:300]
-    assert max(callbacks)[0] < HELD_UP, max(callbacks)
+    longest = longest_callback(lambda: client.post(path, content), (200,), HELD_UP)
+    assert longest[0] < HELD_UP, longest
     assert service.admission.held == Amounts()
 
 
@@ -198,12 +197,15 @@ def test_the_memory_of_a_completion_is_reserved(serve: Any, bugs: list[BaseExcep
 
 
 def test_a_place_is_held_until_the_answer_is_sent(serve: Any, bugs: list[BaseException]) -> None:
-    client, service = serve({"lstm": language_pipeline()}, request_seconds=0.2, farewell_seconds=0.05)
+    pipeline = language_pipeline()
+    pipeline.score("The sea")  # what it compiles may take longer than a request
+    client, service = serve({"lstm": pipeline}, request_seconds=1, farewell_seconds=0.05)
 
     async def visit() -> list[Answer]:
         wishes = {"model": "lstm", "inputs": ["The sea"]}
         deaf = [asyncio.ensure_future(client.ask("/v1/score", wishes, reads=False)) for _ in range(5)]
-        await asyncio.sleep(0.1)
+        while not service.admission.held.answers and not any(task.done() for task in deaf):
+            await asyncio.sleep(0.01)
         assert (service.admission.held.places, len(service.live)) == (5, 5)
         assert service.admission.held.answers > 0
         return list(await asyncio.gather(*deaf))

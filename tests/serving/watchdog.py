@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
+
+from serving.client import Answer
 
 
 @contextmanager
 def watched() -> Iterator[list[tuple[float, str]]]:
     """The callbacks of every event loop inside of this block: their seconds of processor time, and what they were.
 
-    Processor time does not depend on what else the machine does.
+    Processor time depends little on what else the machine does.
     """
     found: list[tuple[float, str]] = []
     run = asyncio.Handle._run  # type: ignore[attr-defined]
@@ -32,3 +34,18 @@ def watched() -> Iterator[list[tuple[float, str]]]:
             yield found
     finally:
         gc.unfreeze()
+
+
+def longest_callback(ask: Callable[[], Answer], statuses: Sequence[int], most: float) -> tuple[float, str]:
+    """The longest callback while `ask` is answered with one of these statuses.
+
+    It is asked again, three times in all, until none takes `most` seconds: a neighbor on the same core makes a second
+    of the processor longer, and what is done for the first time takes longer, too.
+    """
+    for _ in range(3):
+        with watched() as callbacks:
+            answer = ask()
+        assert answer.status in statuses, answer.body[:300]
+        if max(callbacks)[0] < most:
+            break
+    return max(callbacks)

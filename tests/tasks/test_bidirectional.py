@@ -74,7 +74,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def elmo(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
     out = tmp_path_factory.mktemp("runs") / "elmo"
-    run_tiny(recipe(ELMO, corpus), out)
+    run_tiny(recipe(ELMO, corpus, steps=4, validations=1), out)
     found = ensue.load(out)
     assert isinstance(found, BidirectionalPipeline)
     return found
@@ -83,7 +83,7 @@ def elmo(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Bidirectiona
 @pytest.fixture(scope="module")
 def context2vec(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
     out = tmp_path_factory.mktemp("runs") / "context"
-    run_tiny(recipe(CONTEXT, corpus), out)
+    run_tiny(recipe(CONTEXT, corpus, steps=4, validations=1), out)
     found = ensue.load(out)
     assert isinstance(found, BidirectionalPipeline)
     return found

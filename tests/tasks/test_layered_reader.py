@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
@@ -71,10 +71,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> ContextualPipeline:
 ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 @given(words=ANY_WORDS)
-@settings(max_examples=60, deadline=None)
 def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
     """And with the blanks between them they are the tokens of the sentence, if no word has blanks inside."""
     tokenizer = tokenizers[kind]
@@ -143,6 +142,7 @@ def test_a_long_sentence_is_read_in_windows(pipeline_of: Callable[[str, str], La
     np.testing.assert_allclose(vectors[:, 9:13], pipeline.layers_of_words([LONG[4:13]])[0][:, 5:], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_encoder_of_a_translator_reads_both_ways(translator: ContextualPipeline) -> None:
     assert (translator.num_layers, translator.d_layers) == (3, 32)
     words = ["the", "red", "cat", "", "sees"]

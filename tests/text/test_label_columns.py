@@ -69,7 +69,7 @@ def test_scripts_by_hand(form: str, lemma: str, script: str) -> None:
 
 def test_what_is_long_is_written_out_in_little_time() -> None:
     """The shared part of two texts takes time with the product of their lengths."""
-    start = time.perf_counter()
+    start = time.process_time()
     for form, result, script in (
         ("a" * 10**6, "a" * 10**6 + "b", "=" + "a" * 10**6 + "b"),
         ("/Path" * 10**5, "/path" * 10**5, "lower-0+-0+"),
@@ -77,7 +77,7 @@ def test_what_is_long_is_written_out_in_little_time() -> None:
     ):
         assert edit_script(form, result) == script
         assert applied(script, form) == result
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_script_that_does_not_apply_leaves_the_form_in_lowercase() -> None:
@@ -144,12 +144,12 @@ def test_layers_have_one_sign_for_a_gap() -> None:
 
 @pytest.mark.slow
 def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
-    start, count = time.perf_counter(), 50_000
+    start, count = time.process_time(), 50_000
     found = [Span(f"c{place}", place, place + 1) for place in range(count)]
     labels = overlapping(found, count, "bio")
     assert labels[-1] == f"B-c{count - 1}"
     assert overlapping_spans(labels) == found
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.slow
@@ -157,10 +157,10 @@ def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
     most = [Span("NP", 0, end) for end in range(2, MOST_BESIDE + 2)]
     assert len(overlapping_spans(overlapping(most, MOST_BESIDE + 1, "bio"))) == MOST_BESIDE
     for name in ("NP", "{}"):
-        start, many = time.perf_counter(), [Span(name.format(n), n, 100_000) for n in range(50_000)]
+        start, many = time.process_time(), [Span(name.format(n), n, 100_000) for n in range(50_000)]
         with pytest.raises(ValueError, match="a word has more than 256 spans"):
             overlapping(many, 100_000, "bio")
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5
 
 
 def nested_labels(*sentences: Sequence[str]) -> NestedLabels:

@@ -16,6 +16,7 @@ from ensue.training.run import begin_job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow, tiny_recipe, words
 from training.tiny_masked import masked_recipe, paragraphs
+from training.tiny_texts import without_pictures
 
 LSTM = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
 
@@ -45,8 +46,10 @@ def first_recipe(texts: Path, kind: str) -> Recipe:
 @pytest.fixture(scope="module")
 def origins(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("origins")
-    for kind in ("causal", "masked"):
-        run_tiny(first_recipe(texts, kind), folder / kind)
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        for kind in ("causal", "masked"):
+            run_tiny(first_recipe(texts, kind), folder / kind)
     return {kind: folder / kind for kind in ("causal", "masked")}
 
 

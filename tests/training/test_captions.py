@@ -1,6 +1,7 @@
 """Captions: training, resuming, what a model says of images, where it looks, and mistakes in one line."""
 
 import json
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -57,11 +58,11 @@ def recipe(train: Path | str, **changes: Any) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def run(data: Path) -> Path:
+def run(data: Path, steps_to_learn: Callable[[int], int]) -> Path:
     listener = Listener()
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
-        run_tiny(recipe(data / "bars.npz"), data / "run", reporter=listener)
+        run_tiny(recipe(data / "bars.npz", steps=steps_to_learn(60)), data / "run", reporter=listener)
     assert listener.facts is not None
     assert listener.facts.data.startswith("38 series, 152 frames of 12 features, 10 for validation; captions of ")
     return data / "run"

@@ -62,6 +62,7 @@ def test_several_labels_and_the_threshold_of_the_validation_data(
     assert outcome.valid["confusion"] is None
 
 
+@pytest.mark.slow
 def test_several_labels_of_a_column(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     rows = (f"{'; '.join(d.labels)}\t{d.text}\n" for d in documents(60, most_labels=2))

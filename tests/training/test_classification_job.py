@@ -196,6 +196,7 @@ def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> Non
     assert [part.log_odds > 0 for part in first.contributions] == [False, True]
 
 
+@pytest.mark.slow
 def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(pairs(80))
@@ -311,6 +312,7 @@ def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topi
     assert_resumes(recipe, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_finished_run_of_several_labels_resumed_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text(fasttext(documents(60, most_labels=2)))

@@ -50,6 +50,7 @@ def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: P
     assert f"run {run}" in page
 
 
+@pytest.mark.slow
 def test_a_config_without_the_origin_is_one_line(origin: Path, names: Path, tmp_path: Path) -> None:
     run_tiny(tagging(names, features=of(origin), steps=2), tmp_path / "run")
     path = tmp_path / "run" / "config.json"
@@ -91,6 +92,7 @@ def test_two_runs_are_side_by_side(origin: Path, names: Path, tmp_path: Path) ->
     assert len(names_of_parameters) == 2 * 2  # scores and γ; the runs themselves are no parameters
 
 
+@pytest.mark.slow
 def test_gradients_reach_the_weights_of_layers(origin: Path, names: Path, tmp_path: Path) -> None:
     run_tiny(tagging(names, features=of(origin, at="both")), tmp_path / "run")
     for name, weight in ensue.load(tmp_path / "run", device="cpu").model.named_parameters():

@@ -1,6 +1,7 @@
 """Models of the next frame, trained: what they generate, score and predict, resuming, mistakes."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(file: Path) -> Path:
+def runs(file: Path, steps_to_learn: Callable[[int], int]) -> Path:
     """A plain run, which learns for a while."""
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
-        run_tiny(recipe(file, train={"steps": 30, "learning_rate": 0.05}), file.parent / "none")
+        run_tiny(recipe(file, train={"steps": steps_to_learn(30), "learning_rate": 0.05}), file.parent / "none")
     return file.parent
 
 

@@ -15,7 +15,7 @@ from ensue.data.frames.arrays import read_numpy
 from ensue.data.frames.series import Series, SeriesOptions
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.models.build_frames import build_frame_classifier
-from ensue.models.frame_features import FrameFeatures, Frames
+from ensue.models.frame_features import FrameFeatures, Frames, moved
 from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.word_specification import PoolingHeadSpecification
@@ -59,12 +59,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(files: Path) -> Path:
+def runs(files: Path, steps_to_learn: Callable[[int], int]) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
         for task, name in (("frame-classification", "labels"), ("frame-labeling", "tags")):
             listener = Listener()
-            run_tiny(recipe(files / f"{name}.npz", task), files / name, reporter=listener)
+            run_tiny(recipe(files / f"{name}.npz", task, steps=steps_to_learn(30)), files / name, reporter=listener)
             assert listener.facts is not None
             assert listener.facts.data.startswith("48 series, ")
             assert listener.facts.data.endswith(" of 2 features, 12 for validation; 2 labels")
@@ -137,9 +137,28 @@ def test_noise_is_added_in_training_alone() -> None:
     assert not features.eval()(frames).any()
 
 
+def test_features_move_to_other_places_between_their_neighbors() -> None:
+    x = torch.arange(10.0).expand(3, 2, 10)
+    assert torch.equal(moved(x, shift=0.0, stretch=0.0), x)
+    found = moved(x, shift=2.0, stretch=0.0)
+    assert torch.equal(found[:, 0], found[:, 1])
+    by = found[:, :1, 4:5] - 4
+    torch.testing.assert_close(found, (x + by).clamp(0, 9))
+    assert len(by.unique()) == 3
+    assert 0 < by.abs().max() <= 2
+
+
+def test_a_filter_is_a_curve_over_features_and_the_same_for_all_frames() -> None:
+    features = FrameFeatures(FrameFeatureSpecification(filter=0.5), torch.zeros(15), torch.ones(15), is_sound=True)
+    x = features(Frames(torch.zeros(2000, 3, 15), None))
+    assert torch.equal(x[:, 0], x[:, 2])
+    assert x[:, 0, ::2].std(0).numpy() == pytest.approx(np.full(8, 0.5), abs=0.05)
+    torch.testing.assert_close(x[:, 0, 1], (x[:, 0, 0] + x[:, 0, 2]) / 2)
+
+
 def test_noise_and_dropout_of_a_series_do_not_depend_on_who_works_on_it() -> None:
-    specification = FrameFeatureSpecification(noise=0.5, dropout=0.5)
-    features = FrameFeatures(specification, torch.zeros(2), torch.ones(2)).train()
+    specification = FrameFeatureSpecification(noise=0.5, dropout=0.5, shift=0.5, stretch=0.2, filter=0.1)
+    features = FrameFeatures(specification, torch.zeros(2), torch.ones(2), is_sound=True).train()
     values = torch.ones(4, 3, 2)
     torch.manual_seed(0)
     of_all = features(Frames(values, None))

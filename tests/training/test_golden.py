@@ -24,7 +24,11 @@ REPRESENTATIVE = {
     "bert-tiny", "char-lstm", "char-lstm-large", "char-transformer", "char-zoneout", "word-lstm-awd", "word-window",
     "classify-bag", "classify-lstm", "classify-pretrained", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
 }  # fmt: skip
-RECIPES = [pytest.param(n, marks=[] if n in REPRESENTATIVE else pytest.mark.slow) for n in recipe_names()]
+RECIPES = [
+    pytest.param(name, marks=[] if name in REPRESENTATIVE else pytest.mark.slow)
+    for name in recipe_names()
+    if name != "vectors-static"  # which is not trained
+]
 
 
 def sensors(*, a_label_each: bool) -> str:

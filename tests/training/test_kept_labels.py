@@ -74,6 +74,7 @@ def test_rows_of_labels_are_kept_by_name_and_others_are_new(folder: Path) -> Non
         assert torch.equal(ours, of_origin)
 
 
+@pytest.mark.slow
 def test_the_old_model_labels_the_new_texts_where_nothing_else_is_said(folder: Path) -> None:
     plain, job = LabelingJob(more(folder, tuning__rehearse=False)), LabelingJob(more(folder))
     old = ensue.load(folder / "persons", device="cpu")
@@ -125,6 +126,7 @@ def test_what_is_refused(changes: dict[str, Any], said: str, folder: Path) -> No
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_classifier_keeps_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     for name, labels in (("a", {"cooking", "sports"}), ("b", {"cooking", "music"})):

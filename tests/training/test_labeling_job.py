@@ -77,6 +77,7 @@ def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_p
             assert set(answer.labels) <= set(pipeline.labels.names)
 
 
+@pytest.mark.slow
 def test_a_name_in_misc_is_a_span(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(conllu(TAGGED).replace("\t_\n", "\tNER=O\n"))
@@ -107,6 +108,7 @@ def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, t
         assert labels == encode(spans(labels), len(labels), scheme)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", some_slow(["iobes", "file"], "iobes"))
 def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> None:
     """One sentence of many breaks the scheme; its path is illegal for a CRF."""
@@ -192,6 +194,7 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
     assert [r["scores"] for r in records if r["kind"] == "valid"] == [v.scores for v in listener.validations]
 
 
+@pytest.mark.slow
 def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Path) -> None:
     """The scores that a Viterbi head counts are not trained; those of illegal transitions are -inf, without a mean."""
     run_tiny(tagging(names, head={"kind": "viterbi"}, average=0.9), tmp_path / "run")
@@ -258,6 +261,7 @@ def test_another_column_is_a_feature(tmp_path: Path) -> None:
     assert accuracy[1] == 1.0
 
 
+@pytest.mark.slow
 def test_another_column_of_conllu_is_a_feature(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(conllu(TAGGED))
@@ -266,6 +270,7 @@ def test_another_column_of_conllu_is_a_feature(tmp_path: Path) -> None:
     assert load(tmp_path / "run").evaluate(path).accuracy == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("characters", some_slow(["lstm", "cnn"], "cnn"))
 def test_characters_affixes_and_shapes_see_words_that_were_never_read(characters: str, tmp_path: Path) -> None:
     """The label is the ending; the words of use are all new."""

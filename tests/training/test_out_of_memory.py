@@ -171,6 +171,7 @@ def test_training_goes_on_in_halves_and_says_so_once(
     assert outcome.valid["accuracy"] == pytest.approx(whole.valid["accuracy"], abs=0.05)
 
 
+@pytest.mark.slow
 def test_each_further_halving_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tagger(tmp_path, encoder="none")
     limited(monkeypatch, Labeling, 3, MESSAGES["cpu"])

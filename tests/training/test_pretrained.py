@@ -141,6 +141,7 @@ def test_killed_before_the_first_checkpoint_the_vectors_are_still_those_of_the_f
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_file_of_vectors_is_asked_for_again_only_before_the_first_checkpoint(tmp_path: Path) -> None:
     recipe = with_vectors(tmp_path)
     vectors = tmp_path / "vectors.txt"

@@ -69,7 +69,7 @@ def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: 
     """Without a checkpoint at that step: what came after the last one is done again."""
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=3, validations=2)
     run_tiny(recipe, tmp_path / "whole")
-    for step in range(1, 12):
+    for step in (1, 3, 5, 7, 11):
         with pytest.raises(Killed):
             run_tiny(recipe, tmp_path / "parts", reporter=At(step, die), resume=True)
     run_tiny(recipe, tmp_path / "parts", resume=True)
@@ -271,6 +271,7 @@ def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> 
         run_tiny(tiny_recipe(text, steps=16), run, resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["valid", "test"])
 def test_moved_data_that_are_held_out_are_taken_and_others_refused(key: str, text: Path, tmp_path: Path) -> None:

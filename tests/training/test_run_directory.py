@@ -49,6 +49,7 @@ def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, mon
     assert str(test_text) in card
 
 
+@pytest.mark.slow
 def test_the_scores_of_the_card_are_those_of_the_saved_weights(text: Path, tmp_path: Path) -> None:
     valid = tmp_path / "valid.txt"
     valid.write_text(words(150, seed=3))
@@ -255,6 +256,7 @@ def test_weights_of_another_type_are_noticed(text: Path, tmp_path: Path) -> None
         run.model(torch.device("cpu"))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("0123456789" + text.read_text())
@@ -266,7 +268,7 @@ def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> 
         ensue.load(tmp_path / "a")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.safetensors", "progress.json"])
 def test_a_damaged_checkpoint_is_one_line(file: str, text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")

@@ -71,6 +71,7 @@ def test_a_run_takes_as_many_steps_as_its_budget(
     assert (outcome.step, outcome.reason) == (steps, "finished")
 
 
+@pytest.mark.slow
 def test_seconds_follow_the_clock_of_training(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10_000))
     monkeypatch.setattr("ensue.training.loop.time.perf_counter", lambda: float(next(ticks)))

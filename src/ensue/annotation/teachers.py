@@ -10,6 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.annotation.outputs import beside, check_lost, write_lines
+from ensue.annotation.static_student import static_student
 from ensue.arguments import check_path, check_share, check_type
 from ensue.data.documents import Document
 from ensue.data.sentences.sentence import Sentence, SourceLines
@@ -20,13 +22,13 @@ from ensue.library import train as train_student
 from ensue.nn import viterbi_path
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
-from ensue.runs.weights import write_text
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.texts import document_source
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.labeling.data import best_tags, check_tags, labels_in, sentence_source
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
 from ensue.tasks.words.teacher import Shares, Told, read_answers, softened
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
@@ -245,6 +247,14 @@ LESSONS: Mapping[str, type[TextLessons]] = {"classification": TextLessons, "labe
 """By the name of the task."""
 
 
+def student_of(teachers: Sequence[str], recipe: Recipe, out: Path, **options: Any) -> Recipe | None:
+    """The recipe by which a student is trained, as `taught` gives it; None for word vectors, whose run is made here."""
+    if isinstance(recipe, WordVectorsRecipe):
+        static_student(teachers, recipe, out, **options)
+        return None
+    return taught(teachers, recipe, out, **options)
+
+
 def taught(
     teachers: Sequence[str],
     recipe: Recipe,
@@ -304,33 +314,6 @@ def taught(
     return read_recipe(recipe, {**own, **group, **paths, "data.teacher": str(files["train"])})
 
 
-def beside(out: Path, name: str) -> Path:
-    """The file with data of a run, beside it. Raises EnsueError for a place without a name."""
-    if not out.name:
-        raise EnsueError(f"{out}: has no name; choose another --out")
-    return out.with_name(f"{out.name}.{name}.jsonl")
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes a file, and the folder that it is in."""
-    content = "".join(lines)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, content)
-
-
-def check_lost(given: Sequence[str], out: Path, files: Sequence[Path], *, overwrite: bool) -> None:
-    """Raises EnsueError if the run or a file would be written over, or over or into what is read."""
-    own = [path.resolve() for path in (out, *files)]
-    for name in filter(None, given):
-        path = Path(name).resolve()
-        if any(one in (path, *path.parents) for one in own):
-            raise EnsueError(f"{name}: would be written over; choose another --out")
-        if path in own[0].parents:
-            raise EnsueError(f"{name}: the run would be written into it; choose another --out")
-    if not overwrite and (there := next((path for path in (out, *files) if path.exists()), None)):
-        raise EnsueError(f"{there}: is there already; --overwrite replaces it")
-
-
 def _unknown(labels: Sequence[str], names: Sequence[str]) -> str:
     return f"the label {listed(labels)}; the teachers give one of {listed(names)}"
 
@@ -386,7 +369,8 @@ def distill(
 
     `train` are texts with labels, `pool` texts without; one of them is enough. The label of a text counts `gold` (0 to
     1), the teachers the rest, and their logits are divided by `temperature`. The data of the student are written beside
-    `out`. Other arguments are those of `ensue.train`. Raises an `EnsueError` of one line for mistakes of the caller.
+    `out`. Word vectors have one teacher, and the words of one text. Other arguments are those of `ensue.train`. Raises
+    an `EnsueError` of one line for mistakes of the caller.
     """
     several = [teachers] if isinstance(teachers, str | Path) else list(teachers)
     for path in several:
@@ -397,8 +381,10 @@ def distill(
     check_type("temperature", temperature, (int, float), "a number")
     if not 0.01 <= temperature <= 100:
         raise EnsueError(f"temperature must be 0.01 to 100, found {temperature}")
-    student = taught(
+    student = student_of(
         list(map(str, several)), checked_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
         pool=str(pool), gold=gold, temperature=temperature, overwrite=overwrite, device=device, reporter=reporter,
     )  # fmt: skip
+    if student is None:
+        return load(out, device=device)
     return train_student(student, out=out, overwrite=overwrite, device=device, threads=threads, reporter=reporter)

@@ -125,7 +125,7 @@ def distill(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Train a small classifier or tagger on what larger ones say. Go on with: ensue train --resume --out OUT"""
+    """Train a small model on what larger ones say. Go on with: ensue train --resume --out OUT"""
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     lessons = {"pool": pool, "gold": gold, "temperature": temperature}
     _learn(teachers, chosen, out, lessons, overwrite=overwrite, device=device, threads=threads)
@@ -152,7 +152,7 @@ def begin(
     seen = recipe_of(recipe, settings or [], train=examples)
     with importing_torch():
         from ensue.annotation.beginning import begun
-        from ensue.annotation.teachers import beside, check_lost, write_lines
+        from ensue.annotation.outputs import beside, check_lost, write_lines
     first = beside(out, "begun")
     check_lost([examples, pool, test, str(vectors)], out, [first], overwrite=overwrite)
     write_lines(first, begun(str(vectors), seen, pool, count=count, device=device))
@@ -164,18 +164,19 @@ def _learn(
     teachers: Sequence[str], recipe: Recipe, out: Path, lessons: Mapping[str, Any], *, overwrite: bool, device: str,
     threads: int | None,
 ) -> None:  # fmt: skip
-    """Trains a student."""
+    """Makes or trains a student."""
     with importing_torch():
         import torch
 
-        from ensue.annotation.teachers import taught
+        from ensue.annotation.teachers import student_of
         from ensue.console.reporter import ConsoleReporter
     torch.set_num_threads(threads or 1)
     with ConsoleReporter() as reporter:
-        student = taught(teachers, recipe, out, overwrite=overwrite, device=device, reporter=reporter, **lessons)
-    outcome = _train(student, out, resume=False, overwrite=overwrite, device=device, threads=threads)
-    _exit_if_interrupted(outcome, out)
-    say(f"wrote {out}; try\n  {first_use(outcome.task, out)}")
+        student = student_of(teachers, recipe, out, overwrite=overwrite, device=device, reporter=reporter, **lessons)
+    if student is not None:
+        outcome = _train(student, out, resume=False, overwrite=overwrite, device=device, threads=threads)
+        _exit_if_interrupted(outcome, out)
+    say(f"wrote {out}; try\n  {first_use(recipe.task, out)}")
 
 
 def _data_of(recipe: str) -> str:

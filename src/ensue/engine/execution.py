@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from operator import attrgetter
+from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from ensue.engine.c_library import compiler
+from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.cached_weights import PackedWeights, cached_for
 from ensue.engine.feedback import Maker, run_fed
@@ -80,6 +83,31 @@ def _described(runner: Runner) -> str:
 def may_compile() -> bool:
     """Whether layers run compiled if they can: False inside of `executing("plain")` and `executing("fold")`."""
     return _allowed.get() == "compiled"
+
+
+def passes(x: Tensor) -> ctypes.CDLL | None:
+    """The functions of passes.c, if they may read `x` and tensors of its type: float32 or bfloat16, on a CPU.
+
+    None where nothing is compiled, and where somebody else wants to see operations: torch's compiler, `torch.func`,
+    a trace. Sizes are checked by whoever calls a function.
+    """
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() or _get_current_dispatch_mode() is not None:
+        return None
+    is_plain = type(x) is Tensor and torch._C._has_storage(x) and not torch._C._are_functorch_transforms_active()
+    is_known = x.is_cpu and x.dtype in (torch.float32, torch.bfloat16) and not x.is_neg() and x.numel() > 0
+    return _passes() if is_plain and is_known and may_compile() else None
+
+
+@cache
+def _passes() -> ctypes.CDLL | None:
+    text = (Path(__file__).parent / "passes.c").read_text(encoding="utf-8")
+    found = library(text, torch.float32, ("-ffp-contract=off",))
+    if found is not None:
+        number, pointer = ctypes.c_int64, ctypes.c_void_p
+        found.masks.argtypes = [*[number] * 4, ctypes.c_float, pointer, number, pointer, pointer, number]
+        found.turned.argtypes = [number, number, *[pointer] * 4, ctypes.c_float, pointer, pointer, number]
+        found.surprisals.argtypes = [*[number] * 3, ctypes.c_float, *[pointer] * 4, number]
+    return found
 
 
 def folds() -> bool:

@@ -28,6 +28,8 @@ DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
     "amx": ("-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"),
 }
 BF16_FEATURES = {f"{kernel}_bf16" for kernel in get_args(Bf16Kernel)}
+A_THREAD = 1 << 15
+"""The numbers for which one more thread is worth while."""
 HALF_UNIT = 2.0**-9
 """The relative error of a number that is rounded to bfloat16."""
 
@@ -155,6 +157,11 @@ def _works(kernel: Bf16Kernel) -> bool:
         if not ((product - left.double() @ right.double()).abs() <= 3 * HALF_UNIT * most).all():
             return False
     return True
+
+
+def worth_threads(x: Tensor) -> int:
+    """How many threads a single pass over `x` is worth."""
+    return min(torch.get_num_threads(), 1 + x.numel() // A_THREAD)
 
 
 def in_parts(rows: int, work: Callable[[int, int, int], None], *, most: int | None = None) -> None:

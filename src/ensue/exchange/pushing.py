@@ -163,6 +163,6 @@ def _body(text: str, run: Path, repository: Repository, names: Mapping[str, str]
             blocks[number] = re.sub(rf"(?<= ){quoted}(?=\s)", lambda _: location, block)
     text = re.sub(r"^## Use\n", lambda found: f"{found[0]}\n{HOW}\n", "```".join(blocks), flags=re.M)
     for old, new in sorted([*names.items(), *dict.fromkeys(paths, location).items()], key=lambda item: -len(item[0])):
-        text = text.replace(f"`{old}`", f"`{new}`")
-        text = text.replace(old, new) if re.search(r"[/\\]", old) else text
+        place = (r"(?<!\w){}" if {*old} & {*"/\\"} and old.strip("/\\.") else "(?<=`){}(?=`)").format(re.escape(old))
+        text = re.sub(place, new.replace("\\", r"\\"), text)
     return text

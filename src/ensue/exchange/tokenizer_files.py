@@ -65,7 +65,7 @@ def _restored(content: dict[str, Any], config: Mapping[str, str], *, is_masked: 
     special = _special(library.get_vocab(), config, FRAME if is_masked else BEGINNING)
     if missing := next((use for use in FRAME if is_masked and use not in special and use != UNKNOWN), None):
         raise ValueError(f"it has no special token for {missing}")
-    if _is_byte_level(content):
+    if is_byte_level(content):
         return SubwordTokenizer(library, special=special or {START: "Ċ"})
     return PublishedTokenizer(library, special=special)
 
@@ -119,7 +119,7 @@ def _wordpiece(content: Mapping[str, Any]) -> list[str] | None:
     return sorted(ids, key=ids.get)
 
 
-def _is_byte_level(content: Mapping[str, Any]) -> bool:
+def is_byte_level(content: Mapping[str, Any]) -> bool:
     """Whether the pieces are those of our subwords: bytes, no normalization, the splitter of GPT-2."""
     model, splitter = content.get("model") or {}, content.get("pre_tokenizer") or {}
     return (

@@ -1,15 +1,16 @@
-"""Real vectors as features: normalized, with noise in training."""
+"""Real vectors as features: normalized, and in training changed, so that a model hears more than there is."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Self
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.frame_specification import FrameFeatureSpecification
-from ensue.nn.draws import normal
+from ensue.nn.draws import normal, uniform
 from ensue.nn.dropout import ElementDropout
 
 
@@ -40,6 +41,10 @@ class Frames(NamedTuple):
         return torch.zeros(self.shape, dtype=torch.int64, device=self.values.device)
 
 
+KNOTS = 8
+"""Bands, evenly spaced, at which a filter is drawn; between them it is linear."""
+
+
 class FrameFeatures(nn.Module):
     """`(x − mean) / deviation` of each feature of a frame, both (d,) and not trained; 0 where a value is missing."""
 
@@ -47,10 +52,16 @@ class FrameFeatures(nn.Module):
     deviation: Tensor
 
     def __init__(
-        self, specification: FrameFeatureSpecification, mean: Float[Tensor, " d"], deviation: Float[Tensor, " d"]
+        self,
+        specification: FrameFeatureSpecification,
+        mean: Float[Tensor, " d"],
+        deviation: Float[Tensor, " d"],
+        *,
+        is_sound: bool = False,
     ) -> None:
         super().__init__()
-        self.noise, self.dropout, self.d_out = specification.noise, ElementDropout(specification.dropout), len(mean)
+        self.noise, self.dropout = FrameNoise(specification, is_sound=is_sound), ElementDropout(specification.dropout)
+        self.d_out = len(mean)
         self.register_buffer("mean", mean.float(), persistent=False)  # the run has them in a file of their own
         self.register_buffer("deviation", deviation.float(), persistent=False)
 
@@ -64,7 +75,42 @@ class FrameFeatures(nn.Module):
 
     def disturbed(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
         """Normalized features, in training with noise and dropout."""
-        if self.training and self.noise:
-            x = x + self.noise * normal(x.shape, device=x.device)
-        features: Tensor = self.dropout(x)
+        features: Tensor = self.dropout(self.noise(x))
         return features
+
+
+class FrameNoise(nn.Module):
+    """Normal noise, and before it bands of sounds in other places and filters; in evaluation the identity."""
+
+    def __init__(self, specification: FrameFeatureSpecification, *, is_sound: bool) -> None:
+        super().__init__()
+        self.of, self.is_sound = specification, is_sound
+
+    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+        """Normalized features, changed by what each series draws."""
+        if self.training and self.is_sound:
+            x = filtered(moved(x, shift=self.of.shift, stretch=self.of.stretch), self.of.filter)
+        if self.training and self.of.noise:
+            x = x + self.of.noise * normal(x.shape, device=x.device)
+        return x
+
+
+def moved(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
+    """Feature j of a series, read between others at j·exp(`stretch` u) + `shift` v, with u and v from -1 to 1."""
+    if not (shift or stretch):
+        return x
+    rows, length, d = x.shape
+    draws = 2 * uniform((rows, 2), device=x.device) - 1
+    places = torch.arange(d, device=x.device) * (stretch * draws[:, :1]).exp() + shift * draws[:, 1:]
+    places = places.clamp(0, d - 1).unsqueeze(1)
+    low = places.long()
+    before, behind = (x.gather(2, at.expand(rows, length, d)) for at in (low, (low + 1).clamp(max=d - 1)))
+    return before.lerp(behind, places - low)
+
+
+def filtered(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "B T d"]:
+    """All frames of a series plus a curve over the features, through normal numbers of this deviation."""
+    if not deviation:
+        return x
+    curves = deviation * normal((len(x), 1, KNOTS), device=x.device)
+    return x + F.interpolate(curves, x.shape[2], mode="linear", align_corners=True)

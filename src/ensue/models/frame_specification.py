@@ -38,6 +38,20 @@ class FrameFeatureSpecification(Table):
     """For sounds: the end of the highest band, in hertz; 0: half of the sampling rate."""
     floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
     """For sounds: the least energy of a band; samples are from -1 to 1."""
+    top_db: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """For sounds: features are relative to the largest one of the recording, and none is more than so many decibels
+    below it. So it does not matter how loud a recording is. 0: they are as they are.
+    """
+    shift: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """For sounds: in training the bands of a recording change their places by up to so many, as they do with the length
+    of the vocal tract (Jaitly & Hinton 2013).
+    """
+    stretch: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """For sounds: the logarithm of the largest factor by which these places are stretched, too."""
+    filter: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """For sounds: in training a smooth curve over the bands, of this deviation, is added to all frames of a recording,
+    as rooms and microphones do (Nam et al. 2022).
+    """
 
 
 class MixtureHeadSpecification(Table):

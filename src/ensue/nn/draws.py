@@ -9,6 +9,7 @@ here.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from ensue.engine import passes
+from ensue.engine.products import in_parts, worth_threads
+from ensue.engine.storage import address
 
 CPU = torch.device("cpu")
 
@@ -59,8 +64,24 @@ def dropped(x: Tensor, p: float) -> Tensor:
         return x * _cut(lambda shape: F.dropout(x.new_ones(shape), p), x.shape)
     if (threshold := round(p * 65_536)) == 65_536:
         return x * 0.0
-    kept = _numbers(x.shape, np.int16) >= threshold - 32_768
-    return x * kept.to(x.dtype).mul_(1 / (1 - threshold / 65_536))
+    return x * _mask(x, threshold - 32_768, 1 / (1 - threshold / 65_536))
+
+
+def _mask(x: Tensor, least: int, scale: float) -> Tensor:
+    """As `x` in shape and type: `scale` where the number of an element is `least` or more, 0 elsewhere."""
+    functions = passes(x)
+    if functions is None:
+        return (_numbers(x.shape, np.int16) >= least).to(x.dtype).mul_(scale)
+    mask, rows = torch.empty(x.shape, dtype=x.dtype), (x.shape or (1,))[0]
+    key, begin, places = (ctypes.c_uint64 * 4)(*_key(), *INCREMENT), 0, None
+    if (part := _part.get()) is not None:
+        if isinstance(part.rows, slice):
+            begin = part.rows.start
+        else:
+            places = address("the rows", part.rows, torch.int64, (rows,))
+    given = x.numel() // rows, least, scale, key, begin, places, mask.data_ptr(), x.dtype == torch.bfloat16
+    in_parts(rows, lambda first, last, _: functions.masks(first, last, *given), most=worth_threads(mask))
+    return mask
 
 
 def uniform(shape: Sequence[int], *, device: torch.device = CPU) -> Tensor:
@@ -112,10 +133,17 @@ class _Sequence(threading.local):
 
     def begun(self) -> np.random.PCG64DXSM:
         """The sequence from a place that torch's generator chooses."""
-        high, low = torch.empty(2, dtype=torch.int64).random_().tolist()
+        high, low = _key()
         self.state["state"]["state"] = high << 64 | low
         self.generator.state = self.state
         return self.generator
 
 
 _sequence = _Sequence()
+INCREMENT = divmod(_sequence.state["state"]["inc"], 1 << 64)
+
+
+def _key() -> list[int]:
+    """A place in the sequence, in two numbers."""
+    found: list[int] = torch.empty(2, dtype=torch.int64).random_().tolist()
+    return found

@@ -56,15 +56,16 @@ class SubwordTokenizer(Tokenizer):
         if [id for _, id in vocabulary] != list(range(len(vocabulary))):
             raise ValueError("the ids have gaps")
         names = {token.content for token in library.get_added_tokens_decoder().values()}
-        self._pieces = [
+        self.pieces = [
             token.encode() if token in names else bytes(byte_of[character] for character in token)
             for token, _ in vocabulary
         ]
-        self.vocabulary_size = len(self._pieces)
-        if missing := {bytes([byte]) for byte in range(256)}.difference(self._pieces):
+        """The bytes of each token."""
+        self.vocabulary_size = len(self.pieces)
+        if missing := {bytes([byte]) for byte in range(256)}.difference(self.pieces):
             raise ValueError(f"the vocabulary has no token for the byte 0x{min(missing).hex()}")
         self.special_ids = special_ids(library, self.special)
-        self.start_id = self.special_ids.get(START, self._pieces.index(b"\n"))
+        self.start_id = self.special_ids.get(START, self.pieces.index(b"\n"))
         self._ids_of_pieces = PieceIds(library)
 
     @classmethod
@@ -90,10 +91,10 @@ class SubwordTokenizer(Tokenizer):
         return cls(tokenizer, lowercase=lowercase)
 
     def decoder(self) -> Decoder:
-        return Utf8Decoder(self._pieces)
+        return Utf8Decoder(self.pieces)
 
     def symbol(self, id: int) -> str:
-        return shown(self._pieces[id])
+        return shown(self.pieces[id])
 
     @classmethod
     def _restored(cls, tokenizer: dict[str, Any], lowercase: bool, special: dict[str, str] | None = None) -> Self:

@@ -124,8 +124,8 @@ def test_reviews_are_read_in_two_seconds(shared_data: Path) -> None:
     """25,000 of IMDb, 33 MB; beyond the time that decompression takes. About half a second where this was written."""
     path = shared_data / "imdb" / "train.jsonl.xz"
     source = DocumentSource(path)
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert sum(len(block) for block in decoded(path, "utf-8")) > 33e6
-    decompressed = time.perf_counter()
+    decompressed = time.process_time()
     assert sum(1 for _ in source) == 25_000
-    assert time.perf_counter() - decompressed < decompressed - begin + 2
+    assert time.process_time() - decompressed < decompressed - begin + 2

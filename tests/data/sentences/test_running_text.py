@@ -67,19 +67,19 @@ def test_what_the_labels_cut_is_the_treebank_again() -> None:
 
 @pytest.mark.slow
 def test_a_token_of_many_words_is_read_in_little_time() -> None:
-    start, words = time.perf_counter(), ["ab"] * 100_000
+    start, words = time.process_time(), ["ab"] * 100_000
     rows = [
         f"1-{len(words)}\t{''.join(words)}\t_{EMPTY}",
         *(f"{n}\t{word}\t_{EMPTY}" for n, word in enumerate(words, 1)),
     ]
     (sentence,) = read("\n".join([*rows, ""]))
     assert sentence.columns["cut"] == (*("inside", "word") * (len(words) - 1), "inside", "sentence")
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.slow
 def test_a_long_paragraph_is_read_in_time_with_its_length_and_not_held() -> None:
-    start, found = time.perf_counter(), 0
+    start, found = time.process_time(), 0
     chunks = iter(["This is a sentence of a corpus. 😀\n"] * 160_000)
     parts = FORMAT.read(Lines(chunks, "x"))
     assert len(next(parts).words) + len(next(chunks)) > 1_000
@@ -88,7 +88,7 @@ def test_a_long_paragraph_is_read_in_time_with_its_length_and_not_held() -> None
         assert (part.line, part.document) == (1, 0)
         found += len(part.words)
     assert found > 5_000_000
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_wide_blanks_alone_are_no_paragraph() -> None:

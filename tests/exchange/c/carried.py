@@ -4,7 +4,7 @@ import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,10 @@ COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 NUMBERS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+CLOSE = 1e-5
+"""How far probabilities may be from ensue's."""
+NEAR = {"f16": CLOSE, "int8": 1e-3}
+"""By precision: in int8 the inputs of products are rounded to 16 bits, of models whose numbers are far from gentle."""
 OK, NO_FILE, DAMAGED, MEMORY, ARGUMENT, BAD_STATE, NUMBERS_FAIL, TOO_LONG = 0, -1, -2, -3, -4, -5, -6, -7
 
 
@@ -34,6 +38,25 @@ def put(files: dict[str, bytes], folder: Path) -> Path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
+
+
+def cut(whole: bytes, places: Sequence[int]) -> list[bytes]:
+    """A text in pieces, cut at some places."""
+    ends = sorted(min(place, len(whole)) for place in places)
+    return [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
+
+
+def lines_fed(feed: Callable[..., Any], model: Any, session: Any, pieces: Sequence[bytes]) -> Iterator[int]:
+    """What NAME_feed says of each line of a text that comes in pieces."""
+    used = ctypes.c_size_t()
+    for piece in (*pieces, None):
+        at, code = 0, 1
+        while code or at < len(piece or b""):
+            rest = None if piece is None else piece[at:]
+            code = feed(model, session, rest, ctypes.c_size_t(len(rest or b"")), ctypes.byref(used))
+            at += used.value
+            if code:
+                yield code
 
 
 def twin(matrix: np.ndarray, precision: str, axis: int) -> np.ndarray:
@@ -114,7 +137,7 @@ class Carried:
             for token in tokens[:count]:
                 yield Read(token.id, token.begin, token.end, token.nats, ctypes.string_at(token.text, token.size))
             at += used.value
-            if piece is None or at == len(piece):
+            if at == len(piece or b"") and (piece is not None or not count):
                 return
 
     def read(self, *pieces: bytes) -> list[Read]:

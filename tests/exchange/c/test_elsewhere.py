@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY
-from ensue.exchange.c.writing import written
+from ensue.exchange.c.classifying import classifier_parts
+from ensue.exchange.c.printing import Weights
+from ensue.exchange.c.writing import assembled, written
 from exchange.c.carried import NUMBERS, STRICT, put
+from exchange.c.classifiers import KINDS as CLASSIFIERS
+from exchange.c.classifiers import classifier
 from exchange.c.models import MIXED, pipeline
+from exchange.c.taggers import pipeline_of
+from exchange.c.taggers import written as tagger_written
+from exchange.c.transducers import KINDS as TRANSDUCERS
+from exchange.c.transducers import files_of, transducer
 
 ZIG = shutil.which("zig") or shutil.which("zig", path=REPOSITORY / "build" / "ziglang" / "ziglang")
 QEMU = shutil.which("qemu-aarch64")
@@ -19,6 +27,23 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(ZIG is None, reason="no zig (pip install --target build/ziglang ziglang)"),
 ]
+
+
+LINES = ["the Sea was calm", "Ann \u0130 x"]
+
+
+def small(kind: str) -> tuple[dict[str, bytes], list[list[str]]]:
+    """A model that is not of language, as C, and what its program prints for LINES in front of a tab."""
+    if kind == "tagger":
+        tagger = pipeline_of("plain")
+        words = [[[word.text, word.label] for word in sentence] for sentence in tagger.predict(LINES)]
+        return tagger_written(tagger, "some"), [line for sentence in words for line in sentence]
+    if kind == "classifier":
+        model, weights = classifier(**CLASSIFIERS["both_ways"]), Weights()
+        found = [[",".join(answer.labels), f"{answer.probability:.4f}"] for answer in model.predict(LINES)]
+        return assembled(classifier_parts(model, weights), weights, "some"), found
+    other = transducer(**TRANSDUCERS["additive"])
+    return files_of(other, "some"), [[answer.text] for answer in other.predict(LINES)]
 
 
 def zig(folder: Path, cache: Path, target: str, *arguments: str) -> None:
@@ -47,6 +72,30 @@ def test_an_arm_reads_and_writes_as_this_processor(
         assert float(line.split("\t")[0]) == pytest.approx(max(score.nats, 0), abs=2e-4)
     expected = "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8))
     assert said("The sea", "--generate", "100", "4", "0.8") == f"The sea{expected}\n"
+
+
+@pytest.mark.skipif(QEMU is None, reason="no qemu-aarch64 (apt-get install qemu-user)")
+@pytest.mark.parametrize("kind", ["tagger", "classifier", "transducer"])
+def test_an_arm_answers_as_this_processor(kind: str, tmp_path: Path, kept_folder: Callable[[str], Path]) -> None:
+    files, wanted = small(kind)
+    target = ("aarch64-linux-musl", "-O1", "-static", "-o", "some", "example.c", "some.c", "-lm")
+    zig(put(files, tmp_path), kept_folder("zig"), *target)
+    said = subprocess.run(
+        [str(QEMU), "some"], cwd=tmp_path, input="\n".join(LINES).encode(), capture_output=True, check=True
+    )
+    lines = [line for line in said.stdout.decode().split("\n") if line]
+    assert [line.split("\t")[: len(wanted[0])] for line in lines] == wanted
+
+
+@pytest.mark.parametrize("kind", ["tagger", "classifier", "transducer"])
+@pytest.mark.parametrize("target", ["x86_64-windows-gnu", "aarch64-macos"])
+def test_windows_and_macos_compile_every_task(
+    target: str, kind: str, tmp_path: Path, kept_folder: Callable[[str], Path]
+) -> None:
+    files, _ = small(kind)
+    put(files, tmp_path)
+    for file in ("some.c", "example.c"):
+        zig(tmp_path, kept_folder("zig"), target, "-c", file)
 
 
 @pytest.mark.parametrize("target", ["x86_64-windows-gnu", "aarch64-macos"])

@@ -13,6 +13,7 @@ from ensue.cli import app
 from exchange.c.carried import COMPILERS
 from exchange.c.conftest import HAS_ZIG
 from kept_runs.make import unpacked
+from page_data import write_data
 from pages import REPOSITORY
 from training.tiny_texts import documents, tsv, without_pictures
 
@@ -65,7 +66,12 @@ def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "pairs.tsv").write_text("sea\tS IY\noven\tAH V AH N\n" * 30)
     small = {"train.steps": 2, "train.validations": 1, "encoder.d_model": 8, "decoder.d_model": 8}
     ensue.train("transduce-lstm", train="pairs.tsv", out="speller", settings=small)
+    write_data(tmp_path)
+    small = {"train.steps": 2, "train.validations": 1, "encoder.d_model": 8}
+    ensue.train("classify-frames", train="digits", out="spoken", settings=small)
     said = followed()
+    heard = sorted(ensue.load("spoken").prediction_lines("digits/one"))
+    assert sorted(said["hear/hear digits/one/*.wav               # name, label, probability"].splitlines(True)) == heard
     spelled = [output.text for output in ensue.load("speller").predict(["sea", "oven"])]
     assert said["say/say < words.txt                          # the output for each line"].splitlines() == spelled
     predicted = ensue.load("classifier").prediction_lines("texts.txt")

@@ -20,14 +20,18 @@ from ensue.tasks.labeling.pipeline import LabelingPipeline
 from exchange.c.carried import (
     ARGUMENT,
     BAD_STATE,
+    CLOSE,
     COMPILERS,
     DAMAGED,
+    NEAR,
     NO_FILE,
     NUMBERS_FAIL,
     OK,
     SANITIZED,
     compiled,
+    cut,
     library,
+    lines_fed,
     put,
     rounded,
 )
@@ -50,7 +54,7 @@ class Carried:
         self.library, self.name = library(folder, f"{name}.c"), name
         self.path, self.model = str(folder / f"{name}.weights").encode(), ctypes.c_void_p()
         self.function("session_size").restype = ctypes.c_size_t
-        self.function("cut").restype = ctypes.c_int64
+        self.function("cut").restype = self.function("take").restype = ctypes.c_int64
         assert self.function("open")(ctypes.byref(self.model), self.path) == OK
 
     def function(self, name: str) -> Any:
@@ -68,6 +72,19 @@ class Carried:
     def cut(self, session: Any, text: bytes, words: Any) -> int:
         sizes = ctypes.c_size_t(len(text)), ctypes.c_size_t(len(words))
         return int(self.function("cut")(self.model, session, text, sizes[0], words, sizes[1]))
+
+    def fed(self, pieces: list[bytes], room: int = 999) -> list[list[tuple[str, str]] | int]:
+        """Words with their labels of each line, or the number that it gives."""
+        session, words, found = self.session(room), (CWord * 999)(), list[Any]()
+        for code in lines_fed(self.function("feed"), self.model, session, pieces):
+            if code < 0:
+                found.append(code)
+                continue
+            count = self.function("take")(self.model, session, words, ctypes.c_size_t(999), 0)
+            texts = [ctypes.string_at(word.text, word.size).decode() for word in words[: max(count, 0)]]
+            labels = [word.label.decode() for word in words[: max(count, 0)]]
+            found.append(count if count < 0 else list(zip(texts, labels, strict=True)))
+        return found
 
     def labeled(self, sentences: list[list[str]], room: int = 40) -> list[list[tuple[str, float]]]:
         words = given_c(sentences)
@@ -98,12 +115,14 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return made, Carried(put(written(made, name), tmp_path_factory.mktemp(name)), name)
 
 
-def check_labels(both: tuple[LabelingPipeline, Carried], sentences: list[list[str]], room: int = 40) -> None:
+def check_labels(
+    both: tuple[LabelingPipeline, Carried], sentences: list[list[str]], room: int = 40, close: float = CLOSE
+) -> None:
     found = both[1].labeled(sentences, room)
     expected = both[0].predict(sentences, confidence=True)
     for ours, theirs in zip(found, expected, strict=True):
         assert [label for label, _ in ours] == theirs.labels
-        np.testing.assert_allclose([p for _, p in ours], [word.confidence for word in theirs], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose([p for _, p in ours], [word.confidence for word in theirs], rtol=close, atol=close)
 
 
 @pytest.mark.slow
@@ -122,7 +141,7 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
     files = written(made, kind, precision=precision)
     before = made.predict(sentences_of(1), confidence=True)
     rounded(made.model, precision, but="kept_vectors|start|end|pairs|transitions")
-    check_labels((made, Carried(put(files, tmp_path), kind)), sentences_of(1))
+    check_labels((made, Carried(put(files, tmp_path), kind)), sentences_of(1), close=NEAR[precision])
     after = made.predict(sentences_of(1), confidence=True)
     assert [word.confidence for one in before for word in one] != [word.confidence for one in after for word in one]
 
@@ -143,6 +162,25 @@ def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingP
     assert together == [both[1].labeled([sentence])[0] for sentence in sentences] == both[1].labeled(sentences, room=31)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: both[1].labeled(sentences), range(8))) == [together] * 8
+    session, alone = both[1].session(31), [pair for sentence in together for pair in sentence]
+    for _ in range(2):  # a session has the forms of before
+        assert both[1].label(session, words := given_c(sentences)) == OK
+        assert [(word.label.decode(), word.probability) for word in words] == alone
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(st.lists(st.sampled_from(TEXTS), max_size=5), st.booleans(), st.lists(st.integers(0, 900), max_size=9))
+@settings(max_examples=15, deadline=None)
+def test_any_cut_of_the_bytes_gives_the_same(
+    both: tuple[LabelingPipeline, Carried], lines: list[str], is_marked: bool, cuts: list[int]
+) -> None:
+    whole = b"\xef\xbb\xbf" * is_marked + "".join(line + "\r\n" for line in lines).encode()
+    expected = [[(word.text, word.label) for word in both[0].predict([line])[0]] for line in lines]
+    assert both[1].fed(cut(whole, cuts)) == both[1].fed([whole[:-2] if lines and lines[-1] else whole]) == expected
+    long = [b"x" * 33, b"\n", b"x\n" + b"x " * 3, b"x" * 27 + b"\nx"]
+    assert [line if isinstance(line, int) else len(line) for line in both[1].fed(long, 2)] == [TOO_LONG, 1, TOO_LONG, 1]
+    assert both[1].fed([b"a b c\nx\n"], 2)[0] == TOO_LONG
 
 
 @pytest.mark.slow

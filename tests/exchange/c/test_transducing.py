@@ -1,4 +1,4 @@
-"""Encoder-decoders of characters as C: the answers of ensue in its order, with their scores, however it searches."""
+"""Encoder-decoders as C: the answers of ensue in its order, with their scores, however it searches."""
 
 import ctypes
 import subprocess
@@ -11,77 +11,33 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.pairs import Pair, PairLayout
-from ensue.data.records.record import Column
 from ensue.exchange.c.printing import Weights
 from ensue.exchange.c.transducing import BEAMS, ROWS, transducer_parts
-from ensue.exchange.c.writing import assembled
-from ensue.models.build_text import build_encoder_decoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
-from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from exchange.c.carried import (
     ARGUMENT,
     BAD_STATE,
+    CLOSE,
     COMPILERS,
+    NEAR,
     NUMBERS_FAIL,
     OK,
     SANITIZED,
     compiled,
     library,
     put,
+    rounded,
+    twin,
 )
-from training.tiny_pairs import pair_recipe
+from exchange.c.transducers import KINDS, LEMMAS, files_of, transducer
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
 TOO_LONG = -7
-LEMMAS = ["sing", "w\u00e4hlen", "\U0001f600 a", "go", "x;y", "b\u00efg-top"]
-WORDS = TokenizerRecipe(kind="words", splitter="whitespace")
-CELLS: dict[str, Any] = {"kind": "lstm", "d_model": 8}
-KINDS: dict[str, dict[str, Any]] = {
-    "bilinear": {"names": [2], "decoder": {**CELLS, "d_model": 12, "num_layers": 2}},
-    "additive": {"attention": {"kind": "additive", "feeding": True}, "encoder": {**CELLS, "num_layers": 2}},
-    "heads": {
-        "attention": {"kind": "scaled-dot", "num_heads": 2, "feeding": True, "dropout": 0.1}, "target": WORDS,
-        "encoder": {"kind": "gru", "d_model": 7}, "tied": "target", "names": [1, 3],
-    },
-    "dot": {
-        "attention": {"kind": "dot"}, "encoder": {**CELLS, "dropout": 0.1}, "tokens": 4,
-        "directions": {"bidirectional": False}, "tied": "all", "decoder": {"kind": "gru", "d_model": 8},
-    },
-    "plain": {"attention": {"kind": "none"}, "names": [2]},
-}  # fmt: skip
 TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_layers": 1}
 Text = st.lists(st.sampled_from([*LEMMAS, "V", "PST", ";", "|", " ", "\u3000", "\n", "?", "\u0663"]), max_size=9).map(
     "".join
 ) | st.text(max_size=12)
-
-
-def transducer(
-    *, names: list[int] | None = None, attention: dict[str, Any] | None = None, encoder: dict[str, Any] | None = None,
-    decoder: dict[str, Any] | None = None, target: TokenizerRecipe | None = None, tied: str = "none", tokens: int = 0,
-    search: dict[str, Any] | None = None, directions: dict[str, Any] | None = None,
-) -> SequencePipeline:  # fmt: skip
-    """An untrained model, far from gentle. There are as many sources as the last of `names` says."""
-    places = max(names or [1])
-    recipe = pair_recipe(
-        Path("x"), encoder=encoder or CELLS, decoder=decoder or CELLS, tokens={"d_embedding": 8, "tied": tied},
-        attention=attention or {"kind": "bilinear"}, tokenizer={"kind": "characters"}, data={"names": names or []},
-        directions=directions or {}, search={"max_tokens": 14, "length_penalty": 0.7, **(search or {})},
-    )  # fmt: skip
-    columns = ("V;PST", "V|3 SG")
-    pairs = [Pair(tuple([lemma, columns[k % 2], "N"][:places]), (lemma + " go",)) for k, lemma in enumerate(LEMMAS)]
-    coder = PairCoder.train(pairs, recipe.tokenizer, target, names=names or [], source_tokens=tokens)
-    torch.manual_seed(5)
-    model = build_encoder_decoder(
-        recipe.tokens, recipe.encoder, recipe.decoder, recipe.attention, recipe.head, directions=recipe.directions,
-        source_size=coder.source.vocabulary_size, target_size=coder.target.vocabulary_size, is_joint=coder.is_joint,
-    )  # fmt: skip
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.4 * torch.randn_like(parameter))
-    layout = PairLayout("plain", tuple(Column(place) for place in range(1, places + 1)) if places > 1 else ())
-    return SequencePipeline(model, coder, recipe=recipe, layout=layout, ratio=0.8)
 
 
 class CText(ctypes.Structure):
@@ -108,8 +64,8 @@ Found = list[tuple[str, float, float, bool]]
 class CarriedTransducer:
     """The interface in Python; `call` calls a function by its name."""
 
-    def __init__(self, pipeline: SequencePipeline, folder: Path, name: str) -> None:
-        put(files_of(pipeline, name), folder)
+    def __init__(self, pipeline: SequencePipeline, folder: Path, name: str, *, precision: str = "f32") -> None:
+        put(files_of(pipeline, name, precision=precision), folder)
         self.library, self.name, self.texts = library(folder, f"{name}.c"), name, pipeline.num_texts
         self.model = ctypes.c_void_p()
         getattr(self.library, f"{name}_session_size").restype = ctypes.c_size_t
@@ -156,11 +112,6 @@ class CarriedTransducer:
         return ctypes.string_at(one.text, one.size).decode(), one.score, one.log_probability, bool(one.is_complete)
 
 
-def files_of(pipeline: SequencePipeline, name: str, *, embed: bool = False) -> dict[str, bytes]:
-    weights = Weights()
-    return assembled(transducer_parts(pipeline, weights), weights, name, embed=embed)
-
-
 def of_ensue(pipeline: SequencePipeline, sources: list[tuple[str, ...]], **changes: Any) -> list[Found]:
     given = {"width" if name == "beams" else name: value for name, value in changes.items()}
     return [
@@ -193,14 +144,41 @@ SEARCHES: list[dict[str, Any]] = [
 def test_answers_and_scores_are_those_of_ensue(
     both: Any, sources: list[tuple[str, str]], search: dict[str, Any]
 ) -> None:
-    pipeline, carried = both
+    pipeline, _ = both
     read = [tuple(text.encode("utf-8", "replace").decode() for text in source) for source in sources]
-    texts = [(*source, source[0])[: pipeline.num_texts] for source in read]
+    check_answers(both, [(*source, source[0])[: pipeline.num_texts] for source in read], **search)
+
+
+def check_answers(
+    both: tuple[SequencePipeline, CarriedTransducer],
+    texts: list[tuple[str, ...]],
+    *,
+    close: float = CLOSE,
+    **search: Any,
+) -> None:
+    pipeline, carried = both
     for found, wanted in zip(carried.found(*texts, **search), of_ensue(pipeline, texts, **search), strict=True):
         assert [one[0] for one in found] == [one[0] for one in wanted]
         assert [one[3] for one in found] == [one[3] for one in wanted]
         for mine, theirs in zip(found, wanted, strict=True):
-            assert mine[1:3] == pytest.approx(theirs[1:3], abs=1e-5, rel=1e-6)
+            assert mine[1:3] == pytest.approx(theirs[1:3], abs=close, rel=1e-6)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("kind", "precision"), [("additive", "int8"), ("bilinear", "f16")])
+def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+    pipeline = transducer(**KINDS[kind])
+    carried = CarriedTransducer(pipeline, tmp_path, kind, precision=precision)
+    texts = [(lemma, "V;PST", lemma)[: pipeline.num_texts] for lemma in LEMMAS]
+    before = of_ensue(pipeline, texts)
+    rounded(pipeline.model, precision, but="vector|combine")
+    with torch.no_grad():  # what is attended to and the output of the cells have a matrix each
+        combine = next(value for name, value in pipeline.model.named_parameters() if name.endswith("combine.weight"))
+        for part in combine.split([combine.shape[1] - len(combine), len(combine)], 1):
+            part.copy_(torch.from_numpy(twin(part.numpy(), precision, 1)))
+    check_answers((pipeline, carried), texts, close=NEAR[precision], beams=4, n_best=3)
+    assert before != of_ensue(pipeline, texts)
 
 
 @pytest.mark.slow
@@ -233,6 +211,16 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs_compiler
+def test_bytes_that_are_not_utf8_may_count_as_three(tmp_path: Path) -> None:
+    carried = CarriedTransducer(transducer(**KINDS["bytes"]), tmp_path, "some")
+    texts = (b"go", b"\xff" * 30, b"V")
+    assert carried.found(texts) == carried.found(("go", "\ufffd" * 30, "V"))
+    assert carried.code((b"", b"\xff" * 99, b""), session=carried.begun(297, 14)) == 1
+    assert carried.code((b"", b"\xff" * 99, b""), session=carried.begun(99, 14)) == TOO_LONG
+
+
+@pytest.mark.slow
+@needs_compiler
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     pipeline = transducer()
     with torch.no_grad():
@@ -242,9 +230,10 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
+@pytest.mark.parametrize("kind", ["heads", "bytes", "words"])
 @needs_compiler
-def test_the_example_is_the_command_line_and_sanitizers_find_nothing(tmp_path: Path) -> None:
-    pipeline = transducer(**KINDS["heads"])
+def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
+    pipeline = transducer(**KINDS[kind])
     folder = put(files_of(pipeline, "some", embed=True), tmp_path)
     compiled(folder, "-o", "some", "example.c", "some.c", compiler=COMPILERS[-1], options=SANITIZED)
 
@@ -271,14 +260,14 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(tmp_path: P
         assert said(b"", *options, code=2).startswith("usage: some ")
     assert said(b"\n" * 64 + b"a\n", code=2) == "some: line 65: expected 3 texts with tabs between them\n"
     odd = np.random.default_rng(0).integers(0, 256, 2000, np.uint8).tobytes()
-    for one in (b"", odd, b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f"):
+    for one in (b"", odd, b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f", b"\xff" * 1020):
         parts = [line.replace(b"\t", b" ") for line in one.split(b"\n")]
         said(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")
 
 
 def test_what_cannot_be_printed_is_refused() -> None:
     for changes, message in (
-        ({"target": TokenizerRecipe(kind="bytes")}, "it writes bytes"),
+        ({"source": TokenizerRecipe(kind="bpe", lowercase=True)}, "texts are lowercased"),
         ({"decoder": TRANSFORMER, "attention": {"kind": "scaled-dot"}}, "its decoder is not recurrent"),
         ({"search": {"beams": 33}}, "its search has 33 beams, and C at most 32"),
     ):  # fmt: skip

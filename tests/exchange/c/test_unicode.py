@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ensue.exchange.c.expressions import PROPERTIES, Sets, lowercase, program, splitter_tables
-from ensue.exchange.c.writing import piece
+from ensue.exchange.c.printing import piece
 from ensue.text.tokens import SPLITTERS, tokens
 from exchange.c.carried import COMPILERS, library
 

@@ -1,6 +1,7 @@
 """Models as web pages and as modules: what is written, and the numbers of ensue in Node, wasmtime and Chromium."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -25,9 +26,12 @@ from exchange.c.carried import put
 from exchange.c.classifiers import KINDS as CLASSIFIERS
 from exchange.c.classifiers import SIGNS, classifier
 from exchange.c.conftest import HAS_ZIG
-from exchange.c.models import KINDS, MIXED, SAMPLINGS, pipeline
+from exchange.c.models import MIXED, SAMPLINGS, pipeline
 from exchange.c.taggers import TEXTS, pipeline_of, sentences_of
 from exchange.c.taggers import written as tagger_written
+from exchange.c.transducers import KINDS as TRANSDUCERS
+from exchange.c.transducers import LEMMAS, transducer
+from exchange.c.transducers import files_of as transducer_files
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 
@@ -116,10 +120,14 @@ def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
     assert "License of the model: not named" in found["README.md"]
 
 
-def test_a_task_without_a_page_is_refused(tmp_path: Path) -> None:
+def test_a_task_without_a_page_is_refused_with_or_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(web, "version")
     unpacked("predict-frames", tmp_path)
-    with pytest.raises(EnsueError, match="has no page; language models, taggers and classifiers have one"):
-        web.page_files(RunDirectory(tmp_path / "predict-frames"), "page", web.compiled)
+    have = "language models, and taggers, classifiers and encoder-decoders of texts, have one"
+    with pytest.raises(EnsueError, match=f"has no page; {have}"):
+        ensue.export_run(tmp_path / "predict-frames", tmp_path / "out", "web")
 
 
 @pytest.mark.parametrize("found", [None, "0.11.0"])
@@ -145,6 +153,20 @@ def test_what_the_compiler_says_is_passed_on() -> None:
         web.compiled({web.WHOLE: b"int f(void) { return g; }"}, ())
 
 
+@pytest.mark.slow
+def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packages" / "ziglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('code')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "packages")
+    monkeypatch.setattr(web, "check_compiler", lambda: None)
+    assert web.compiled({web.WHOLE: b""}, ()) == b"code"
+
+
 def node(folder: Path, file: str, given: str = "") -> str:
     assert NODE is not None
     found = subprocess.run([NODE, file], cwd=folder, input=given, capture_output=True, text=True, check=False)
@@ -155,7 +177,7 @@ def node(folder: Path, file: str, given: str = "") -> str:
 @pytest.mark.slow
 @needs_zig
 @needs_node
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
     (tmp_path / "sea.js").write_text(
@@ -315,12 +337,16 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
         assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
+def with_page(name: str, folder: Path) -> Path:
+    """A folder with that kept run, and with its page."""
+    unpacked(name, folder)
+    ensue.export_run(folder / name, folder / "page", "web")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def exported_tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tagger")
-    unpacked("tag-lstm-crf", folder)
-    ensue.export_run(folder / "tag-lstm-crf", folder / "page", "web")
-    return folder
+    return with_page("tag-lstm-crf", tmp_path_factory.mktemp("tagger"))
 
 
 @pytest.mark.slow
@@ -332,8 +358,7 @@ def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path)
         browser.open(exported_tagger / "page" / "page.html")
         browser.until("document.querySelectorAll('#shown [data-place]').length > 9")
         text = "Anna <b>Novak</b>\nsees 日本."
-        browser.run("document.getElementById('text').select()")
-        browser.find("#text").send_keys(text)
+        browser.write("#text", text)
         words = [word for sentence in model.predict(text.split("\n"), confidence=True) for word in sentence]
         browser.until(f"document.querySelectorAll('#shown [data-place]').length === {len(words)}")
         assert browser.texts("#shown [data-place]") == [word.text for word in words]
@@ -400,9 +425,10 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
         assert [answer["words"] for answer in found["found"]][:1] == [0]
         assert found["lone"][0] == found["lone"][1]
         is_pair = model.num_texts == 2
-        kinds = "a pair is no array" if is_pair else "the text is no string"
+        kinds = "the 2 texts are no array" if is_pair else "the text is no string"
+        one = "the model reads 2 texts together, and these are 1" if is_pair else kinds
         assert found["failures"] == [
-            "the texts are no array", kinds, kinds, "a pair does not have two texts" if is_pair else kinds,
+            "the texts are no array", kinds, kinds, one,
             "the text is no string", "atLeast = 2 is no number from 0 to 1", 'no option "atleast"',
             "a text is too long",
         ]  # fmt: skip
@@ -411,10 +437,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
 
 @pytest.fixture(scope="module")
 def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("classifier")
-    unpacked("classify-bag", folder)
-    ensue.export_run(folder / "classify-bag", folder / "page", "web")
-    return folder
+    return with_page("classify-bag", tmp_path_factory.mktemp("classifier"))
 
 
 @pytest.mark.slow
@@ -426,8 +449,7 @@ def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_pat
         browser.open(exported_classifier / "page" / "page.html")
         browser.until("document.querySelectorAll('#shown [data-place]').length === 2")
         lines = ["salt <b>and</b> the oven", "the team had a coach", "日本"]
-        browser.run("document.getElementById('text').select()")
-        browser.find("#text").send_keys("\n\n".join(lines))
+        browser.write("#text", "\n\n".join(lines))
         browser.until(f"document.getElementById('told').textContent === '{lines[2]}'")
         answers = model.predict(lines)
         rows = [
@@ -448,17 +470,119 @@ def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_pat
             browser.resize(width, 900)
             assert browser.run("return document.documentElement.scrollWidth") <= width
             assert browser.barriers() == []
-        browser.run("document.getElementById('text').select()")
-        browser.find("#text").send_keys("\ue003")  # the key that deletes
+        browser.write("#text", "\ue003")  # the key that deletes
         browser.until("document.getElementById('bars').hidden")
         assert browser.text("#told") == "Type a text."
         assert browser.complaints() == []
 
 
+TRANSDUCER_DRIVER = """
+import { readFileSync } from "node:fs";
+import { Worker, isMainThread, parentPort, workerData } from "node:worker_threads";
+import { load } from "./say.js";
+if (!isMainThread) {
+  parentPort.postMessage((await load()).predict(workerData));
+} else {
+  const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+  for (const simd of [true, false]) {
+    const model = await load({ simd }), one = asked.sources[0], failures = [
+      () => model.predict("a"), () => model.predict(["a"]), () => model.predict([["a"]]),
+      () => model.predict([["a", 3]]), () => model.predict([one], { beam: 2 }),
+      () => model.predict([one], { beams: 1.5 }), () => model.predict([one], { beams: 33 }),
+      () => model.predict([one], { lengthPenalty: "1" }),
+      () => model.predict([["a".repeat(2 ** 20), "b"]]),
+    ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+    said[simd] = {
+      simd: model.simd, texts: model.numTexts, search: model.search, failures,
+      found: asked.searches.map(search => model.predict(asked.sources, search)),
+      members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
+    };
+  }
+  const worker = new Worker(new URL(import.meta.url), { workerData: asked.sources });
+  worker.on("message", found => console.log(JSON.stringify({ ...said, found })));
+}
+"""
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
+@pytest.mark.parametrize("kind", ["bilinear", "subwords"])
+def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
+    model = transducer(**TRANSDUCERS[kind])
+    (tmp_path / "say.js").write_text(
+        web.module(transducer_files(model, "say"), "say", "transducing", web.compiled), encoding="utf-8"
+    )
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "drive.js").write_text(TRANSDUCER_DRIVER)
+    sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
+    changes: list[dict[str, Any]] = [
+        {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},
+    ]  # fmt: skip
+    keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
+    searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"sources": sources, "searches": searches})))
+    declared = (web.PIECES / "transducing.d.ts").read_text("utf-8")
+    wanted = [model.with_search(**change).predict(sources) for change in changes]
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert (found["simd"], found["texts"]) == (is_wide == "true", 2)
+        assert (found["search"]["beams"], found["search"]["lengthPenalty"]) == (model.search.width, 0.7)
+        for answers, expected in zip([*found["found"], said["found"]], [*wanted, wanted[0]], strict=True):
+            for answer, best in zip(answers, expected, strict=True):
+                for mine, theirs in zip([answer, *answer["others"]], [best, *best.others], strict=True):
+                    assert (mine["text"], mine["isComplete"]) == (theirs.text, theirs.is_complete)
+                    numbers = [mine["score"], mine["logProbability"], mine["probability"]]
+                    expected_numbers = [theirs.score, theirs.log_probability, math.exp(theirs.log_probability)]
+                    assert_allclose(numbers, expected_numbers, rtol=1e-5, atol=1e-5)
+        assert found["failures"] == [
+            "the sources are no array", "the 2 texts are no array", "the model reads 2 texts together, and these are 1",
+            "the text is no string", 'no option "beam"', "beams = 1.5 is no whole number from 0",
+            "an argument is out of its range", "lengthPenalty = 1 is no number",
+            "a text is too long, or maxTokens too large",
+        ]  # fmt: skip
+        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
+
+
+@pytest.fixture(scope="module")
+def exported_transducer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_page("transduce-lstm", tmp_path_factory.mktemp("transducer"))
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_an_encoder_decoder(dark: bool, exported_transducer: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported_transducer / "transduce-lstm")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported_transducer / "page" / "page.html")
+        browser.until("document.querySelectorAll('#answers tbody tr').length === 5")
+        for field, lines in (("#text1", "go\n<b>see</b>\n"), ("#text2", "V;PST\nV;PST")):
+            browser.write(field, lines)
+        browser.until("document.querySelectorAll('#shown td').length === 4")
+        answers = model.with_search(n_best=5).predict([("go", "V;PST"), ("<b>see</b>", "V;PST")])
+        browser.until(f"document.querySelectorAll('#shown td')[3].textContent === {json.dumps(answers[1].text)}")
+        assert browser.texts("#shown td")[::2] == ["go | V;PST", "<b>see</b> | V;PST"]
+        browser.find("#shown").send_keys("\ue012")  # the arrow to the left
+        assert browser.text("#told") == "go | V;PST"
+        rows = [(best.text, f"{math.exp(best.log_probability):.4f}") for best in (answers[0], *answers[0].others)]
+        texts = browser.run("return [...document.querySelectorAll('#answers tbody td')].map(cell => cell.textContent)")
+        assert [(text.removesuffix(" …"), share) for text, share in zip(texts[::3], texts[1::3], strict=True)] == rows
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        browser.run("document.getElementById('text1').value = 'a'.repeat(2001)")
+        browser.find("#text2").send_keys("x")
+        browser.until("!document.getElementById('wrong').hidden")
+        assert "line 1 has 2,006 characters, and the page reads lines of at most 2,000" in browser.text("#wrong")
+        assert browser.complaints() == []
+
+
 def shows(browser: Browser, text: str) -> None:
     """Types a text, and waits until it stands there in colors."""
-    browser.run("document.getElementById('text').select()")
-    browser.find("#text").send_keys(text)
+    browser.write("#text", text)
     count = sum(2 if character == "\n" else 1 for character in text)
     browser.until(f"document.getElementById('shown').textContent.length === {count}")
 

@@ -41,21 +41,21 @@ def test_finite_differences() -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("smoothing", [0.3, 0.0])
 def test_gradients_of_gradients(smoothing: float) -> None:
     (h, weight, bias), targets = problem()
-    sources = [part[:9].detach().requires_grad_() for part in (h, weight, bias)]
+    sources = [part[:5].detach().requires_grad_() for part in (h, weight, bias)]
 
     def total(*given: Tensor) -> Tensor:
-        return linear_cross_entropy(*given, targets[:9] % 9, label_smoothing=smoothing)
+        return linear_cross_entropy(*given, targets[:5] % 5, label_smoothing=smoothing)
 
     assert torch.autograd.gradgradcheck(total, sources)
     penalties = [
-        torch.autograd.grad(of(*sources), sources, create_graph=True)[0].square().sum()
+        sum(part.square().sum() for part in torch.autograd.grad(of(*sources), sources, create_graph=True))
         for of in (
             total,
             lambda h, weight, bias: F.cross_entropy(
-                F.linear(h, weight, bias), targets[:9] % 9, reduction="sum", label_smoothing=smoothing
+                F.linear(h, weight, bias), targets[:5] % 5, reduction="sum", label_smoothing=smoothing
             ),
         )
     ]

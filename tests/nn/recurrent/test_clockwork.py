@@ -210,6 +210,7 @@ def test_modules_rest_between_their_turns() -> None:
     assert torch.tensor(worked).T.tolist() == [turns[row : row + 4] for row in range(B)]
 
 
+@pytest.mark.usefixtures("in_torch_operations")
 def test_what_nothing_reads_starts_at_zero_and_stays_there() -> None:
     layer = Clockwork(D_IN, 8, periods=(1, 2, 4, 8))
     unused = torch.ones(4, 4).tril(-1).repeat_interleave(2, 0).repeat_interleave(2, 1).bool()

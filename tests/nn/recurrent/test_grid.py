@@ -42,7 +42,7 @@ def written_out(layer: GridLSTM, x: Tensor, state: State, lengths: list[int]) ->
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-@pytest.mark.parametrize("num_layers", some_slow([1, 2, 3], 3))
+@pytest.mark.parametrize("num_layers", some_slow([1, 2, 3], 2))
 def test_values_states_and_gradients(num_layers: int, ragged: bool) -> None:
     check(layer_of(num_layers), written_out, ragged=ragged)
 

@@ -173,6 +173,7 @@ def same_as_lstm(layer: Recurrent, lstm: LSTM) -> None:
         torch.testing.assert_close(gradients(found, [x, *state]), gradients(expected, [x, *state]))
 
 
+@pytest.mark.usefixtures("in_torch_operations")
 def test_without_peepholes_it_is_the_lstm() -> None:
     torch.manual_seed(0)
     layer, lstm = PeepholeLSTM(D_IN, D).double(), LSTM(D_IN, D).double()
@@ -190,6 +191,7 @@ def test_coupled_gates_are_an_lstm_whose_input_gate_mirrors_the_other() -> None:
     same_as_lstm(layer, lstm)
 
 
+@pytest.mark.usefixtures("in_torch_operations")
 def test_a_projection_by_the_identity_is_the_lstm() -> None:
     torch.manual_seed(0)
     layer, lstm = ProjectedLSTM(D_IN, D, d_cell=D).double(), LSTM(D_IN, D).double()

@@ -34,6 +34,7 @@ def by_convolution(layer: QRNN, x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(o * np.stack(cells, axis=1)), torch.from_numpy(np.stack(cells, axis=1))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("T", [1, 2, 3, 40])
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("size", [1, 2, 5])

@@ -170,6 +170,7 @@ CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers]
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("execution", ["compiled", "fold"])
 @pytest.mark.parametrize("name", CASES)
 def test_each_layer_is_its_equations(name: str, execution: str) -> None:
@@ -185,6 +186,7 @@ def test_each_layer_is_its_equations(name: str, execution: str) -> None:
     np.testing.assert_allclose(y.numpy(), oracle(layer, weights, x.numpy()), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.usefixtures("in_torch_operations")
 def test_the_xlstm_is_stable_where_its_gates_overflow() -> None:
     """Input gates of e^200: without a stabilizer 0 divided by 0, or infinity by itself."""
     for layer in (SLSTM(D_IN, D, num_heads=2), MLSTM(D_IN, D, num_heads=2)):

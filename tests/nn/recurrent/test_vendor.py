@@ -56,6 +56,7 @@ def _by_the_vendor() -> Iterator[None]:
         yield
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("lengths", [[3, 5, 1, 5, 2], [0, 4, 0, 1], [2, 2], [0, 0]], ids=str)
 @pytest.mark.parametrize("run", [vendor._run_padded, vendor._run_packed], ids=["padded", "packed"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +26,13 @@ class LogMel(NamedTuple):
     """The edges of the lowest and the highest band, in hertz."""
     floor: float = 1e-6
     """The least energy of a band; samples are from -1 to 1."""
+    top_db: float = 0.0
+    """How many decibels below the largest feature of a sound, which is then 0, the least one is; 0: as they are."""
+
+    @property
+    def reach(self) -> float:
+        """`top_db` as the difference of two features, which are natural logarithms of energies."""
+        return self.top_db * math.log(10) / 10
 
 
 class SeriesOptions(NamedTuple):

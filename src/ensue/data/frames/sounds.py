@@ -2,7 +2,7 @@
 
 The features are the energy of a sound in bands of frequency, frame by frame (Davis & Mermelstein 1980). Frame t has the
 samples from t·S on, N of them, times a Hann window. With P the power of their Fourier transform, padded to K ≥ N, and W
-the triangles of the bands, the features are `log max(W P, floor)`.
+the triangles of the bands, the features are `log max(W P, floor)`; with `top_db` relative to the largest one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str =
     if not 0 <= sound.lowest < (highest := sound.highest or rate / 2) <= rate / 2:
         odd = f"bands from {sound.lowest:g} to {highest:g} hertz do not fit a rate of {rate:,}"
         raise DataError(f"{odd}; features.lowest and features.highest set them", place)
-    size, step = max(1, round(sound.window * rate)), max(1, round(sound.step * rate))
+    size, step, points = framing(sound, rate)
     count = 1 + max(0, -(-(len(samples) - size) // step))
     if size * sound.bands > MOST_WEIGHTS or count * sound.bands > MOST_NUMBERS:
         odd = f"a rate of {rate:,} makes {count:,} frames of {size:,} samples, in {sound.bands:,} bands"
@@ -41,14 +41,25 @@ def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str =
     padded = np.zeros((count - 1) * step + size, np.float32)
     padded[: len(samples)] = samples[: len(padded)]
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::step]
-    points = 1 << (size - 1).bit_length()
-    hann = np.hanning(size + 1)[:-1].astype(np.float32)  # periodic
+    window = hann(size)
     triangles = mel_triangles(sound.bands, points, rate, sound.lowest, highest)
     found = np.empty((count, sound.bands), np.float32)
     for start in range(0, count, FRAMES_AT_ONCE):
         part = slice(start, start + FRAMES_AT_ONCE)
-        power = np.abs(np.fft.rfft(frames[part] * hann, points)) ** 2 / size
+        power = np.abs(np.fft.rfft(frames[part] * window, points)) ** 2 / size
         found[part] = np.log(np.maximum(power @ triangles.T, sound.floor))
+    return np.maximum(found - found.max(), np.float32(-sound.reach)) if sound.top_db else found
+
+
+def framing(sound: LogMel, rate: int) -> tuple[int, int, int]:
+    """The samples of a frame, N, and of a step, S, and the points of the Fourier transform, K."""
+    size, step = max(1, round(sound.window * rate)), max(1, round(sound.step * rate))
+    return size, step, 1 << (size - 1).bit_length()
+
+
+def hann(size: int) -> NDArray[np.float32]:
+    """The window of Hann (size,) that is periodic."""
+    found: NDArray[np.float32] = np.hanning(size + 1)[:-1].astype(np.float32)
     return found
 
 

@@ -40,11 +40,6 @@ size_t NAME_memory(size_t bytes) {
     return placed(&of, NULL, bytes) + layers_room(words);
 }
 
-const char *NAME_label(const NAME_model *model, uint32_t label) {
-    if (!model || label >= NAME_LABELS) return NULL;
-    return (const char *)words32(model, AT_LABELS) + words32(model, AT_LABEL_STARTS)[label];
-}
-
 /* Cuts a text into the words that are read: those at its start, at its end, or half at each. */
 static uint32_t read_words(const NAME_text *text, const work *in) {
     uint32_t count = utf8_points(text->bytes, text->size, in->points, in->places);
@@ -76,31 +71,37 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     }
     add_layers(model, (char *)memory + begin, of.scores);
     add_bag(model, of.keys, counts, of.sums, of.rows, of.scores);
-    double most = -INFINITY, sum = 0;
-    for (int k = 0; k < NAME_LABELS; k++) {
-        of.scores[k] /= TEMPERATURE;
-        if (!(fabs(of.scores[k]) < INFINITY)) return NAME_NUMBERS;
-        most = of.scores[k] > most ? of.scores[k] : most;
-    }
-    for (int k = 0; k < NAME_LABELS; k++) sum += exp(of.scores[k] - most);
-    for (int k = 0; k < NAME_LABELS; k++)
-        probabilities[k] = (float)(IS_MULTIPLE ? 1 / (1 + exp(-of.scores[k])) : exp(of.scores[k] - most) / sum);
-    return (int)found;
+    int code = probabilities_of(of.scores, probabilities);
+    return code ? code : (int)found;
 }
 
-int NAME_choose(const NAME_model *model, const float probabilities[NAME_LABELS], double at_least,
-                uint32_t labels[NAME_LABELS]) {
-    if (!model || !probabilities || !labels) return NAME_ARGUMENT;
-    float least = (float)(IS_MULTIPLE && at_least < THRESHOLD ? THRESHOLD : at_least);
-    int count = 0;
-    for (uint32_t k = 0; k < NAME_LABELS; k++) {
-        if (!(probabilities[k] >= least)) continue;
-        int place = count;
-        if (!IS_MULTIPLE) place = count && !(probabilities[k] > probabilities[labels[0]]) ? -1 : 0, count = 1;
-        else count++;
-        if (IS_MULTIPLE)
-            for (; place && probabilities[labels[place - 1]] < probabilities[k]; place--) labels[place] = labels[place - 1];
-        if (place >= 0) labels[place] = k;
+/* Behind it is a line. */
+struct NAME_session {
+    uint64_t checksum, bytes;
+    line_reader line;
+};
+
+size_t NAME_session_size(size_t bytes) { return bytes > MOST_BYTES ? 0 : sizeof(NAME_session) + bytes + 3; }
+
+int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes) {
+    if (!model || !session || !NAME_session_size(bytes)) return NAME_ARGUMENT;
+    *session = (NAME_session){CHECKSUM, bytes, {0, 0, 0}};
+    return NAME_OK;
+}
+
+int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used,
+              NAME_text texts[NAME_TEXTS]) {
+    if (!model || !session || !used || !texts || (!bytes && count)) return NAME_ARGUMENT;
+    if (session->checksum != CHECKSUM || session->bytes > MOST_BYTES) return NAME_BAD_STATE;
+    char *line = (char *)(session + 1);
+    int code = read_line(&session->line, line, session->bytes, bytes, count, used);
+    if (code < 1) return code;
+    const char *end = line + session->line.size;
+    for (int k = 0; k < NAME_TEXTS; k++) {
+        char *tab = IS_PAIR ? memchr(line, '\t', (size_t)(end - line)) : NULL;
+        if (!tab && k + 1 < NAME_TEXTS) return NAME_NO_TAB;
+        texts[k] = (NAME_text){line, (size_t)((tab ? tab : end) - line)};
+        if (tab) line = tab + 1;
     }
-    return count;
+    return code;
 }

@@ -26,15 +26,14 @@ static void print_labels(const NAME_model *model, const float *probabilities, do
     if (!count) printf("%.4f", (double)most);
 }
 
-enum { NO_TAB = 1 };
-
+@READ_LINES@
 /* One line without its end. */
 static int answer(const NAME_model *model, void **memory, size_t *room, const char *line, size_t size, double at_least) {
     NAME_text texts[NAME_TEXTS] = {{line, size}};
     float probabilities[NAME_LABELS];
     if (NAME_TEXTS > 1) {
         const char *tab = memchr(line, '\t', size), *end = line + size;
-        if (!tab) return NO_TAB;
+        if (!tab) return NAME_NO_TAB;
         const char *second = memchr(tab + 1, '\t', (size_t)(end - tab) - 1);
         texts[0].size = (size_t)(tab - line);
         texts[NAME_TEXTS - 1] = (NAME_text){tab + 1, (size_t)((second ? second : end) - tab) - 1};
@@ -58,31 +57,21 @@ static int answer(const NAME_model *model, void **memory, size_t *room, const ch
 
 static int run(const NAME_model *model, int argc, char **argv) {
     double at_least = argc > 2 ? strtod(argv[2], NULL) : 0;
-    unsigned long lines = 0;
-    size_t size = 0, text_room = 1 << 12, room = NAME_memory(1 << 12);
-    char *text = malloc(text_room);
-    void *memory = malloc(room);
-    int code = text && memory ? NAME_OK : NAME_MEMORY;
-    for (int sign = 0, is_first = 1; !code && sign != EOF;) {
-        sign = getc(stdin);
-        if (sign != EOF) text[size++] = (char)sign;
-        if (size == 3 && is_first && !memcmp(text, "\xEF\xBB\xBF", 3)) size = 0, is_first = 0;
-        if (sign == '\n' || (sign == EOF && size)) {
-            size_t shown = size - (sign == '\n');
-            shown -= sign == '\n' && shown && text[shown - 1] == '\r';
-            code = answer(model, &memory, &room, text, shown, at_least);
-            if (!code) fwrite(text + shown, 1, size - shown, stdout);
-            size = 0, is_first = 0, lines++;
-        }
-        if (size == text_room) {
-            char *larger = text_room > SIZE_MAX / 2 ? NULL : realloc(text, 2 * text_room);
-            if (!larger) code = NAME_MEMORY;
-            else text = larger, text_room *= 2;
-        }
+    unsigned long count = 0;
+    size_t room = 0, end;
+    lines of = {0};
+    void *memory = NULL;
+    int code;
+    while ((code = next_line(&of, &end)) > 0) {
+        count++;
+        code = answer(model, &memory, &room, of.text, of.size - end, at_least);
+        if (code) break;
+        fwrite(of.text + of.size - end, 1, end, stdout);
+        of.size = 0;
     }
     free(memory);
-    free(text);
-    if (code != NO_TAB) return code ? failed(code) : 0;
-    fprintf(stderr, "NAME: line %lu has no tab between its two texts\n", lines);
+    free(of.text);
+    if (code != NAME_NO_TAB) return code ? failed(code) : 0;
+    fprintf(stderr, "NAME: line %lu has no tab between its two texts\n", count);
     return 2;
 }

@@ -24,6 +24,7 @@ from ensue.nn import (
     SequenceLayer,
 )
 from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
 
 _LARGEST = 1 << 31
@@ -38,38 +39,47 @@ def classifier_parts(pipeline: ClassificationPipeline, weights: Weights) -> Part
     model, lexicon, labels, data = pipeline.model, pipeline.reader.lexicon, pipeline.labels, pipeline.recipe.data
     if pipeline.subwords is not None or pipeline.contextual.origins:
         raise ValueError("it reads the layers of another model")
-    texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in labels.names]
-    longest = pipeline.recipe.most_read
-    constants: dict[str, Any] = {
+    constants: dict[str, Any] = class_labels(model, labels, weights) | {
         "IS_PAIR": int(model.pair),
+        "LONGEST_TEXT": pipeline.recipe.most_read,
+        "MOST_WORDS": data.max_tokens,
+        "FIRST_WORDS": {"start": data.max_tokens, "end": 0, "both": data.max_tokens // 2}[data.keep],
+        "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
+    }
+    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights, constants)
+    pieces = ["stored.h", "utf8.h", *characters(pipeline.splitter), *layers]
+    pieces += _bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)
+    pieces += ["choice.h", "lines.h", "classes.h"]
+    said = {"LABELS": len(labels), "TEXTS": pipeline.num_texts}
+    return Parts(constants, pieces, interface="classes", said=said, usage=USAGE)
+
+
+def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
+    """The constants of choice.h."""
+    texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in labels.names]
+    return {
         "IS_MULTIPLE": int(labels.multiple),
         "THRESHOLD": repr(float(labels.threshold)),
         "TEMPERATURE": repr(float(model.temperature)),
-        "LONGEST_TEXT": longest,
-        "MOST_WORDS": data.max_tokens,
-        "FIRST_WORDS": {"start": data.max_tokens, "end": 0, "both": data.max_tokens // 2}[data.keep],
         "AT_LABEL_STARTS": weights.add(np.cumsum([0, *map(len, texts)]).astype(np.uint32)),
         "AT_LABELS": weights.add(b"".join(texts)),
     }
-    pieces = ["stored.h", "utf8.h", *characters(pipeline.splitter)]
-    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights, constants)
-    pieces += [*layers, *_bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)]
-    return Parts(
-        constants,
-        [*pieces, "classes.h"],
-        interface="classes",
-        numbers={"LABELS": len(labels), "TEXTS": pipeline.num_texts},
-        usage=USAGE,
-    )
 
 
 def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: dict[str, Any]) -> list[str]:
     """The pieces that read words, run layers over them, and pool."""
-    assert isinstance(model.pooling, Poolings)
-    steps, layers, head = Steps(weights, 1), cast("SequenceLayer", model.layers), cast("nn.Sequential", model.head)
-    table = layer_table(layers, steps, constants)
+    steps = Steps(weights, 1)
+    table = layer_table(cast("SequenceLayer", model.layers), steps, constants)
     features = feature_pieces(model.features, lexicon, steps, constants)
     constants |= {"ROWS": 1, **steps.sizes()}
+    steps_and_table = [*(step.text for step in steps.steps), table]
+    head = class_head(model, weights, constants)
+    return ["rows.h", "layers.h", *steps_and_table, *features, *head, "text_layers.h"]
+
+
+def class_head(model: Classifier, weights: Weights, constants: dict[str, Any]) -> list[str]:
+    """The pieces from the outputs of layers to the scores of labels."""
+    assert isinstance(model.pooling, Poolings)
     kinds: dict[type[Pooling], int] = {
         LastPooling: 0,
         FirstPooling: 1,
@@ -86,7 +96,7 @@ def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: di
             numbers[1:3] = wide.shape[1], part.d_attention
             numbers[3:] = weights.add_matrix(wide), weights.add(part.linear.bias), weights.add(part.vector.weight)
         rows.append(f"{{{kinds[type(part)]}, {', '.join(map(str, numbers))}}}")
-    _, *hidden, last = cast("Iterable[Any]", head)
+    _, *hidden, last = cast("Iterable[Any]", model.head)
     constants |= {
         "D_POOLED": model.pooling.d_out, "WIDE_ATTENTION": widest, "D_HIDDEN": 0, "WIDE_HIDDEN": 0, "AT_HIDDEN": 0,
         "AT_HIDDEN_BIAS": 0, "IS_TANH": int(any(isinstance(part, nn.Tanh) for part in hidden)),
@@ -97,9 +107,7 @@ def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: di
         wide = widened(linear.weight)
         constants |= {"D_HIDDEN": linear.out_features, "WIDE_HIDDEN": wide.shape[1]}
         constants |= {"AT_HIDDEN": weights.add_matrix(wide), "AT_HIDDEN_BIAS": weights.add(linear.bias)}
-    poolings = f"static const pooling POOLINGS[] = {{{', '.join(rows)}}};\n"
-    steps_and_table = [*(step.text for step in steps.steps), table]
-    return ["rows.h", "layers.h", *steps_and_table, *features, "pooling.h", poolings, "text_layers.h"]
+    return ["pooling.h", f"static const pooling POOLINGS[] = {{{', '.join(rows)}}};\n", "class_head.h"]
 
 
 @torch.no_grad()
@@ -129,7 +137,7 @@ def _bag(
         "NGRAMS": bag.longest,
         "BUCKETS": bag.buckets,
         "AT_KEPT": weights.add(np.stack([packed, before.astype(np.uint32)], axis=1)),
-        "AT_ROWS": weights.add_matrix(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
+        "AT_ROWS": weights.add_columns(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
         "AT_BIAS": weights.add(bag.bias),
     }
     if isinstance(bag, PairBag):

@@ -2,6 +2,7 @@
  * are left, the last one is tried first. A choice is where to go on, and a range of places in the text. */
 enum { TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE };
 #define NO_MATCH UINT32_MAX
+#define NO_SET UINT32_MAX
 #define IS_LAZY UINT32_C(0x80000000)
 enum { EXPRESSION_ROOM = 256 };
 
@@ -34,9 +35,11 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
                 fails |= at == count || !set_has(op[1], text[at]);
                 at++, next += 2;
                 break;
-            case SPLIT: /* what follows, or else what is at op[1] */
-                choose(in, op[1], at, at);
-                next += 2;
+            case SPLIT: /* what follows, which begins with a character of a set, or else what is at op[1] */
+                next = op[1];
+                if (op[2] != NO_SET && (at == count || !set_has(op[2], text[at]))) break;
+                choose(in, next, at, at);
+                next = (uint32_t)(op - code) + 3;
                 break;
             case JUMP: next = op[1]; break;
             case REPEAT: /* from op[2] to op[3] characters of a set, as many as there are */

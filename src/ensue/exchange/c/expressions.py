@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from ensue.text import boundaries, lexicon, tokens
@@ -18,6 +18,8 @@ TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE = range(9)
 _MOST = 0xFFFFFFFF
 _SETS = {"IN", "LITERAL", "NOT_LITERAL", "ANY"}
 _MARKS = ("Mn", "Me", "Mc")
+Ranges = tuple[tuple[int, int], ...]
+"""The first and the last code point of each range of a set, in order, with a gap between two ranges."""
 
 
 @cache
@@ -29,7 +31,7 @@ class Sets:
     """Sets of characters. A set has a number, and a name if there is one."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[tuple[int, int], ...], int] = {}
+        self._numbers: dict[Ranges, int] = {}
         self._names: dict[str, int] = {}
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> int:
@@ -56,12 +58,23 @@ class Sets:
 
 
 @cache
-def runs_of(holds: Callable[[str], object]) -> tuple[tuple[int, int], ...]:
+def runs_of(holds: Callable[[str], object]) -> Ranges:
     """The ranges of the code points of which something `holds`."""
     points = (point for point, sign in enumerate(_every()) if holds(sign))
     groups = groupby(enumerate(points), lambda pair: pair[1] - pair[0])
     found = ([point for _, point in group] for _, group in groups)
     return tuple((group[0], group[-1]) for group in found)
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The ranges of what is in any of these."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 def _is_final(text: str) -> bool:
@@ -133,7 +146,7 @@ class _Program:
         self._parser, self._compiler = import_module("re._parser"), import_module("re._compiler")
         parsed = self._parser.parse(expression, flags)
         self._state, self._sets = parsed.state, sets
-        self._known: dict[str, int] = {}
+        self._known: dict[str, Ranges] = {}
         self.code: list[int] = []
         self._put(parsed, parsed.state.flags, tail=True)
         self.code.append(DONE)
@@ -172,7 +185,7 @@ class _Program:
         for number, alternative in enumerate(alternatives):
             begin, is_last = len(self.code), number == len(alternatives) - 1
             if not is_last:
-                self.code += [SPLIT, 0]
+                self.code += [SPLIT, 0, self._first(alternative, flags)]
             self._put(alternative, flags, tail=tail)
             if not is_last:
                 self.code += [JUMP, 0]
@@ -199,7 +212,7 @@ class _Program:
             begin, ends = len(self.code), []
             for _ in range(1 if most == _MOST else most - least):
                 ends.append(len(self.code) + 1)
-                self.code += [SPLIT, 0]
+                self.code += [SPLIT, 0, self._first(inside, flags)]
                 self._put(inside, flags, tail=False)
                 self.code += [COMMIT] * tail
             if most == _MOST:
@@ -207,7 +220,32 @@ class _Program:
             for end in ends:
                 self.code[end] = len(self.code)
 
+    def _first(self, parsed: Any, flags: int) -> int:
+        """The set of the characters with which a match begins; `_MOST` if it may be empty."""
+        found = self._first_ranges(parsed, flags)
+        return _MOST if found is None else self._sets.add(found)
+
+    def _first_ranges(self, parsed: Any, flags: int) -> Ranges | None:
+        for op, value in parsed:
+            kind = str(op)
+            if kind in _SETS:
+                return self._ranges(op, value, flags)
+            if kind == "SUBPATTERN":
+                _, more, less, inside = value
+                return self._first_ranges(inside, (flags | more) & ~less)
+            if kind == "BRANCH":
+                parts = [self._first_ranges(alternative, flags) for alternative in value[1]]
+                return None if None in parts else joined(chain.from_iterable(filter(None, parts)))
+            if kind in ("MAX_REPEAT", "MIN_REPEAT") and value[0]:
+                return self._first_ranges(value[2], flags)
+            if kind not in ("ASSERT", "ASSERT_NOT"):
+                return None
+        return None
+
     def _set(self, op: Any, value: Any, flags: int) -> int:
+        return self._sets.add(self._ranges(op, value, flags))
+
+    def _ranges(self, op: Any, value: Any, flags: int) -> Ranges:
         key = f"{op} {value} {flags & re.IGNORECASE}"
         if key not in self._known:
             part = self._parser.SubPattern
@@ -216,5 +254,5 @@ class _Program:
             alone = part(self._state, [(self._parser.SUBPATTERN, (None, 0, lesser, one))])
             runs = part(self._state, [(self._parser.MAX_REPEAT, (1, self._parser.MAXREPEAT, alone))])
             found = self._compiler.compile(runs, flags & re.IGNORECASE).finditer(_every())
-            self._known[key] = self._sets.add((match.start(), match.end() - 1) for match in found)
+            self._known[key] = tuple((match.start(), match.end() - 1) for match in found)
         return self._known[key]

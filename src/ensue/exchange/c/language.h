@@ -4,9 +4,9 @@ struct NAME_state {
     uint64_t position;       /* bytes that were read */
     uint32_t token;          /* the last one */
     uint8_t is_due;          /* whether it still has to be read */
-    uint8_t in_quotes, blank; /* how words are written */
+    spacing words;
     utf8 decoder;
-    lexer words;
+    lexer reading;
     twister random;
     uint8_t seen[(NAME_VOCABULARY + 7) / 8];
     uint32_t stretch; /* tokens that were read since one was drawn, up to one more than CONTEXT */
@@ -18,7 +18,12 @@ struct NAME_state {
     uint32_t order[NAME_VOCABULARY];
 };
 
-UNUSED static lexer *lexer_of(NAME_state *state) { return &state->words; }
+/* Where the tokens of a text are written. */
+struct sink {
+    NAME_state *state;
+    NAME_token *tokens;
+    size_t room, found;
+};
 
 size_t NAME_state_size(void) { return sizeof(NAME_state); }
 
@@ -35,10 +40,12 @@ int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed) {
 int NAME_check(const NAME_model *model, const NAME_state *state) {
     if (!model || !state) return NAME_ARGUMENT;
     int is_whole = state->size == sizeof *state && state->checksum == CHECKSUM && state->token < NAME_VOCABULARY &&
-                   state->is_due <= 1 && state->in_quotes <= 1 && state->blank <= 1 && state->random.next <= 624 &&
+                   state->is_due <= 1 && state->words.in_quotes <= 1 && state->words.blank <= 1 &&
+                   state->random.next <= 624 &&
                    state->decoder.missing <= 3 && state->decoder.length <= 4 &&
                    (!state->decoder.missing || state->decoder.point <= 0x10FFFF >> 6) &&
-                   lexer_is_whole(&state->words) && state->stretch <= CONTEXT + 1 && !state->waits && reads_whole(&state->read);
+                   lexer_is_whole(model, &state->reading) && state->stretch <= CONTEXT + 1 && !state->waits &&
+                   reads_whole(&state->read);
     return is_whole ? NAME_OK : NAME_BAD_STATE;
 }
 
@@ -66,7 +73,8 @@ static void accept(NAME_state *state, uint32_t id) {
 }
 
 /* Works out what waits, the last tokens of `to` if it has room for any. */
-static void score_waiting(const NAME_model *model, NAME_state *state, sink *to) {
+static void score_waiting(const NAME_model *model, sink *to) {
+    NAME_state *state = to->state;
     uint32_t count = state->waits, read[ROWS] = {state->token};
     state->waits = 0;
     for (uint32_t k = 1; k < count && k < ROWS; k++) read[k] = state->waiting[k - 1];
@@ -79,48 +87,36 @@ static void score_waiting(const NAME_model *model, NAME_state *state, sink *to) 
     }
 }
 
-/* Whether a blank stands before a word, and what comes behind it. */
-static int write_blank(const NAME_model *model, NAME_state *state, uint32_t id) {
-#if IS_WORDS
-    const uint8_t *kinds = (const uint8_t *)words32(model, AT_KINDS);
-    int blank = state->blank, closes = kinds[id] & 1, opens = kinds[id] & 2;
-    if (kinds[id] & 8) {
-        state->blank = state->in_quotes = 0;
-        return 0;
-    }
-    if (kinds[id] & 4) {
-        state->in_quotes = !state->in_quotes;
-        closes = !state->in_quotes, opens = state->in_quotes;
-    }
-    state->blank = !opens;
-    return blank && !closes;
-#else
-    (void)model, (void)state, (void)id;
-    return 0;
-#endif
-}
-
 /* A token of the text. Without room for it, it is read all the same. */
-static void emit(const NAME_model *model, NAME_state *state, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
+static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
+    NAME_state *state = to->state;
     if (to->room) to->tokens[to->found++] = (NAME_token){.begin = begin, .end = end};
     state->waiting[state->waits++] = id;
     state->stretch += state->stretch <= CONTEXT;
-    state->blank = state->in_quotes = 0; /* as behind a prompt, of which the last word alone counts */
-    write_blank(model, state, id);
-    if (state->waits == ROWS || !state->is_due) score_waiting(model, state, to);
+    state->words = (spacing){0, 0}; /* as behind a prompt, of which the last word alone counts */
+    write_blank(model, &state->words, id);
+    if (state->waits == ROWS || !state->is_due) score_waiting(model, to);
 }
 
-static void end_text(const NAME_model *model, NAME_state *state, sink *to) {
+/* Reads the tokens that wait in the lexer. */
+static void take_tokens(const NAME_model *model, sink *to) {
+    while ((to->found < to->room || !to->room) && lexer_take(model, &to->state->reading, to)) continue;
+}
+
+static void end_text(const NAME_model *model, sink *to) {
+    NAME_state *state = to->state;
     int length = utf8_end(&state->decoder);
-    if (length) lexer_feed(model, state, to, REPLACEMENT, state->position - (uint64_t)length, state->position);
-    lexer_end(model, state, to);
+    if (length) lexer_feed(model, &state->reading, to, REPLACEMENT, state->position - (uint64_t)length, state->position);
+    lexer_end(model, &state->reading, to);
+    take_tokens(model, to);
 }
 
 int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, size_t count, size_t *used,
               NAME_token *tokens, size_t room) {
     if (!model || !state || !used || !tokens || room < NAME_ROOM || (!bytes && count)) return NAME_ARGUMENT;
-    sink to = {tokens, room < 0x40000000 ? room : 0x40000000, 0};
+    sink to = {state, tokens, room < 0x40000000 ? room : 0x40000000, 0};
     size_t k = 0;
+    take_tokens(model, &to);
     for (; k < count && to.room - to.found >= NAME_ROOM; k++) {
         uint32_t found[2];
         int lengths[2], characters = utf8_feed(&state->decoder, (uint8_t)bytes[k], found, lengths);
@@ -129,11 +125,12 @@ int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, siz
             /* one that ends with this byte began before it; one that broke off ended before it */
             int broke_off = c == 0 && (characters == 2 || state->decoder.missing);
             uint64_t end = broke_off ? begin : begin + 1;
-            lexer_feed(model, state, &to, found[c], end - (uint64_t)lengths[c], end);
+            lexer_feed(model, &state->reading, &to, found[c], end - (uint64_t)lengths[c], end);
         }
+        take_tokens(model, &to);
     }
-    if (!bytes) end_text(model, state, &to);
-    score_waiting(model, state, &to);
+    if (!bytes) end_text(model, &to);
+    score_waiting(model, &to);
     *used = k;
     return (int)to.found;
 }
@@ -144,9 +141,9 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
     int is_right = how.temperature >= 0 && how.temperature <= 1e30 && how.top_p >= 0 && how.top_p <= 1 &&
                    how.min_p >= 0 && how.min_p <= 1 && how.repetition_penalty >= 0 && how.repetition_penalty <= 1e30;
     if (!model || !state || !token || !is_right) return NAME_ARGUMENT;
-    sink nowhere = {NULL, 0, 0};
-    end_text(model, state, &nowhere);
-    score_waiting(model, state, &nowhere);
+    sink nowhere = {state, NULL, 0, 0};
+    end_text(model, &nowhere);
+    score_waiting(model, &nowhere);
     if (CONTEXT && state->stretch > CONTEXT) return NAME_TOO_LONG;
     if (state->is_due) read_on(model, &state->read, &state->token, 1, kept(state, 1), state->scores);
     state->is_due = 0;
@@ -170,7 +167,7 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
     describe(model, state->scores, id, state->shares, token);
     accept(state, id);
     state->stretch = 0;
-    token->blank = write_blank(model, state, id);
+    token->blank = write_blank(model, &state->words, id);
     if (!IS_WORDS && token->is_unknown) token->text = "\xEF\xBF\xBD", token->size = 3;
 #if IS_WORDS
     if (id == LINE_END) token->text = "\n", token->size = 1;

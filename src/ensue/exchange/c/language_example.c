@@ -4,16 +4,25 @@
  *     NAME --generate TOKENS [SEED [TEMPERATURE]] < PROMPT    the prompt, and a text that goes on from it
  *
  * The weights are beside the program, or where `--weights FILE` before all else says. */
+/* The bytes of the character that begins here; 0 of a part of one. */
+static size_t character_size(const unsigned char *text, size_t size) {
+    size_t found = *text < 0x80 ? 1 : *text < 0xC2 ? 0 : *text < 0xE0 ? 2 : *text < 0xF0 ? 3 : 4;
+    for (size_t k = 1; k < found; k++)
+        if (k == size || text[k] >> 6 != 2) return 0;
+    return found;
+}
+
 /* As in a string of JSON; a byte of an incomplete character by its number. */
 static void print_quoted(const char *text, size_t size) {
     static const char SIGNS[] = "\"\"\\\\\nn\rr\tt\bb\ff";
-    for (size_t k = 0; k < size; k++) {
+    for (size_t k = 0, length; k < size; k += length ? length : 1) {
         const char *sign = text[k] ? strchr(SIGNS, text[k]) : NULL;
+        length = character_size((const unsigned char *)text + k, size - k);
         if (sign && ((sign - SIGNS) % 2 == 0 || text[k] == '"' || text[k] == '\\'))
             printf("\\%c", SIGNS[(sign - SIGNS) / 2 * 2 + 1]);
         else if ((unsigned char)text[k] < 0x20) printf("\\u%04x", (unsigned)text[k]);
-        else if (size == 1 && (unsigned char)text[k] >= 0x80) printf("\\\\x%02x", (unsigned)(unsigned char)text[k]);
-        else putchar(text[k]);
+        else if (!length) printf("\\\\x%02x", (unsigned)(unsigned char)text[k]);
+        else fwrite(text + k, 1, length, stdout);
     }
 }
 
@@ -46,7 +55,7 @@ static int score(const NAME_model *model, NAME_state *state, const char *text, s
             }
             putchar('\n');
         }
-        if (is_end) return 0;
+        if (is_end && !count) return 0;
     }
 }
 

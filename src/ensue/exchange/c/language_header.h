@@ -18,8 +18,8 @@ typedef struct {
     int is_unknown;      /* the text is not in the vocabulary: `text` stands for it */
     uint64_t begin, end; /* its bytes in the text, counted from the last NAME_begin; of what is written, 0 */
     double nats;         /* its surprisal, -log P(token | all tokens before it) */
-    const char *text;    /* UTF-8 without a 0 at its end; lives as long as the model. Of a model of bytes, one byte. */
-    size_t size;         /* in bytes */
+    const char *text;    /* UTF-8 without a 0 at its end; lives as long as the model */
+    size_t size;         /* in bytes; a byte or a subword may begin or end within a character */
     int blank;           /* of what is written: 1 if a blank stands before it */
 } NAME_token;
 
@@ -41,7 +41,8 @@ int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed);
 
 /* Reads the next bytes of a text, cut anywhere, and writes the tokens that are complete, with their surprisals. It stops
  * before `tokens`, an array of `room`, is full: `*used` bytes were read. `bytes` NULL ends the text, so that the last
- * token is complete, too. Bytes that are not UTF-8 count as U+FFFD. Returns the number of tokens. */
+ * tokens are complete, too; of a model of subwords, there may be more of them than room: call it until it gives none.
+ * Bytes that are not UTF-8 count as U+FFFD. Returns the number of tokens. */
 int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, size_t count, size_t *used,
               NAME_token *tokens, size_t room);
 

@@ -25,11 +25,10 @@ typedef struct {
     int64_t starts[ROWS], lengths[ROWS];
 } batch;
 
-/* `x` has a row for each word, or for each number of `index`, `forms` of them; `hoisted` has room for as many. */
+/* `x` and `hoisted` have a row for each word, or for each number of `index`. */
 static void run_pass(const NAME_model *model, const pass *of, const batch *texts, const real *x, int64_t stride,
-                     int64_t forms, const uint32_t *index, real *hoisted, step_room *room, real *y, int64_t ldy,
+                     const real *hoisted, int64_t ldh, const uint32_t *index, step_room *room, real *y, int64_t ldy,
                      int is_leftward) {
-    of->hoist(model, forms, x, stride, hoisted);
     memcpy(room->leaves, reals(model, of->first), (size_t)(ROWS * of->leaves) * sizeof(real));
     int64_t rows = texts->count, places[ROWS];
     for (int64_t t = 0;; t++) {
@@ -38,7 +37,7 @@ static void run_pass(const NAME_model *model, const pass *of, const batch *texts
         for (int64_t r = 0; r < rows; r++) {
             places[r] = texts->starts[r] + (is_leftward ? texts->lengths[r] - 1 - t : t);
             int64_t at = index ? (int64_t)index[places[r]] : places[r];
-            memcpy(room->hoisted + r * of->hoisted, hoisted + at * of->hoisted, (size_t)of->hoisted * sizeof(real));
+            memcpy(room->hoisted + r * of->hoisted, hoisted + at * ldh, (size_t)of->hoisted * sizeof(real));
             if (of->reads_input) memcpy(room->x + r * of->d_in, x + at * stride, (size_t)of->d_in * sizeof(real));
         }
         of->advance(model, rows, room->x, room->hoisted, room->leaves, room->y, room->work);
@@ -47,14 +46,17 @@ static void run_pass(const NAME_model *model, const pass *of, const batch *texts
     }
 }
 
-/* Writes rows of `directions` * d numbers, of which the first `d_out` count. */
+/* Writes rows of `directions` * d numbers, of which the first `d_out` count. Rows of `x` that have an `index` have what
+ * is hoisted behind them, first rightward. For others `hoisted` has room. */
 UNUSED static void run_layer(const NAME_model *model, const layer *of, const batch *texts, const real *x,
-                             int64_t stride, int64_t forms, const uint32_t *index, real *hoisted, step_room *room,
-                             real *y) {
+                             int64_t stride, const uint32_t *index, real *hoisted, step_room *room, real *y) {
     int64_t d = of->rightward.d_out, ldy = d * of->directions;
-    run_pass(model, &of->rightward, texts, x, stride, forms, index, hoisted, room, y, ldy, 0);
-    if (of->directions == 2)
-        run_pass(model, &of->leftward, texts, x, stride, forms, index, hoisted, room, y + d, ldy, 1);
+    for (int k = 0; k < of->directions; k++) {
+        const pass *one = k ? &of->leftward : &of->rightward;
+        if (!index) one->hoist(model, texts->words, x, stride, hoisted);
+        const real *from = index ? x + one->d_in + k * of->rightward.hoisted : hoisted;
+        run_pass(model, one, texts, x, stride, from, index ? stride : one->hoisted, index, room, y + k * d, ldy, k);
+    }
     for (int64_t t = 0; t < texts->words; t++) {
         real *a = y + t * ldy;
         const real *b = a + d, *from = x + (index ? (int64_t)index[t] : t) * stride;

@@ -6,26 +6,47 @@ typedef struct {
     size_t linear, bias, vector;
 } pooling;
 
-static void pool(const NAME_model *model, const pooling *of, const real *h, int64_t stride, int64_t words, real *room,
-                 real *to) {
-    real most = -INFINITY, sum = 0;
-    for (int j = 0; j < D_HEAD; j++) to[j] = words && of->kind <= FIRST ? h[j] : 0;
-    if (of->kind == LAST)
-        for (int j = 0; words && j < of->d_last; j++) to[j] = h[(words - 1) * stride + j];
-    for (int64_t t = 0; t < words && of->kind > FIRST; t++, h += stride) {
-        real weight = 1, score = 0;
+typedef struct {
+    real attention[WIDE_ATTENTION + 1];
+    double sums[D_HEAD];
+} pooling_room;
+
+static real score_of(const NAME_model *model, const pooling *of, const real *h, real *room) {
+    const real *bias = reals(model, of->bias), *vector = reals(model, of->vector);
+    real score = 0;
+    multiply(1, of->wide, D_HEAD, h, D_HEAD, reals(model, of->linear), room, of->wide);
+    for (int j = 0; j < of->d_attention; j++) room[j] = tanh_(room[j] + bias[j]);
+    for (int j = 0; j < of->d_attention; j++) score += vector[j] * room[j];
+    return score;
+}
+
+/* Sums over positions are in double precision: in float32 those of 240,000 words were wrong in the fourth digit. */
+static void average(const NAME_model *model, const pooling *of, const real *h, int64_t stride, int64_t words,
+                    pooling_room *room, real *restrict to) {
+    real most = -INFINITY;
+    double sum = 0, *restrict sums = room->sums;
+    for (int j = 0; j < D_HEAD; j++) sums[j] = 0;
+    for (int64_t t = 0; t < words; t++, h += stride) {
+        real weight = 1;
         if (of->kind == ATTENTION) { /* a softmax, relative to the largest score so far */
-            multiply(1, of->wide, D_HEAD, h, D_HEAD, reals(model, of->linear), room, of->wide);
-            for (int j = 0; j < of->d_attention; j++)
-                score += reals(model, of->vector)[j] * tanh_(room[j] + reals(model, of->bias)[j]);
-            real kept = score > most ? exp_(most - score) : 1;
+            real score = score_of(model, of, h, room->attention);
+            double kept = score > most ? (double)exp_(most - score) : 1;
             most = score > most ? score : most;
-            weight = exp_(score - most), sum = sum * kept + weight;
-            for (int j = 0; kept != 1 && j < D_HEAD; j++) to[j] *= kept;
+            weight = exp_(score - most), sum *= kept;
+            for (int j = 0; kept != 1 && j < D_HEAD; j++) sums[j] *= kept;
         }
-        for (int j = 0; j < D_HEAD; j++)
-            to[j] = of->kind != MAXIMA ? to[j] + weight * h[j] : t == 0 || h[j] > to[j] ? h[j] : to[j];
+        sum += (double)weight;
+        for (int j = 0; j < D_HEAD; j++) sums[j] += (double)(weight * h[j]);
     }
-    if (of->kind == MEANS) sum = (real)words;
-    for (int j = 0; sum > 0 && j < D_HEAD; j++) to[j] /= sum;
+    for (int j = 0; sum > 0 && j < D_HEAD; j++) to[j] = (real)(sums[j] / sum);
+}
+
+static void pool(const NAME_model *model, const pooling *of, const real *h, int64_t stride, int64_t words,
+                 pooling_room *room, real *restrict to) {
+    memset(to, 0, D_HEAD * sizeof *to);
+    if (of->kind == MEANS || of->kind == ATTENTION) average(model, of, h, stride, words, room, to);
+    else if (words) memcpy(to, h, D_HEAD * sizeof *to);
+    if (of->kind == LAST && words) memcpy(to, h + (words - 1) * stride, (size_t)of->d_last * sizeof *to);
+    for (int64_t t = 1; of->kind == MAXIMA && t < words; t++)
+        for (int j = 0; j < D_HEAD; j++) to[j] = h[t * stride + j] > to[j] ? h[t * stride + j] : to[j];
 }

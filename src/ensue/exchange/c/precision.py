@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,34 @@ F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
 """The bits of each number of a matrix."""
 CHARACTERS = WORDS = 20_000
-"""So much of the validation data is read: of a text, and of sentences and short texts."""
+"""So much of the validation data is read: of a text, and of sentences, short texts and series."""
+PANEL = 16
+"""The columns of a panel of rows.h and of whole.h."""
+SOURCE_CHARACTERS = 8_000
+"""So much of the sources of an encoder–decoder, whose search takes longer."""
 
 
-def stored(matrix: Tensor, precision: str, axis: int) -> bytes:
-    """A matrix (rows, columns) as stored.h reads it. Before whole numbers there is a factor for each column (axis 0),
-    or for each row (axis 1). Raises ValueError for numbers that this cannot hold.
+def stored(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
+    """A matrix (rows, columns) as stored.h reads it; what `multiply` reads stands in panels. Before whole numbers there
+    is a factor for each column (axis 0) or row (axis 1). Raises ValueError for numbers that this cannot hold.
     """
     numbers: NDArray[np.float32] = matrix.detach().cpu().float().numpy()
-    if precision == F32:
-        return numbers.astype(np.dtype("<f4")).tobytes()
-    with np.errstate(over="ignore", invalid="ignore"):
-        halves: NDArray[np.float16] = numbers.astype("<f2")
-    if not np.isfinite(halves).all():
-        raise ValueError(f"a weight is {np.abs(numbers).max():,.6g}, too large for {precision}")
-    if PRECISIONS[precision] == 16:
-        return halves.tobytes()
-    largest = np.abs(numbers).max(axis, keepdims=True, initial=0)
-    factors: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype("<f4")
-    whole: NDArray[np.int8] = np.rint(numbers / factors).astype(np.int8)
-    return factors.tobytes() + whole.tobytes()
+    factors, found = b"", numbers.astype(np.dtype("<f4"))
+    if precision != F32:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(found := numbers.astype("<f2")).all():
+                raise ValueError(f"a weight is {np.abs(numbers).max():,.6g}, too large for {precision}")
+    if PRECISIONS[precision] == 8:
+        largest = np.abs(numbers).max(axis, keepdims=True, initial=0)
+        sizes: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype("<f4")
+        factors, found = sizes.tobytes(), np.rint(numbers / sizes).astype(np.int8)
+    return factors + (panels(found, 2 if factors else 1) if in_panels else found).tobytes()
+
+
+def panels(matrix: NDArray[Any], beside: int) -> NDArray[Any]:
+    """Panels of PANEL columns, one behind the other, in which so many rows stand side by side; zeros at the ends."""
+    matrix = np.pad(matrix, [(0, -len(matrix) % beside), (0, -matrix.shape[1] % PANEL)])
+    return matrix.reshape(len(matrix) // beside, beside, -1, PANEL).transpose(2, 0, 3, 1)
 
 
 def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: str, precision: str) -> str:
@@ -58,10 +67,19 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
         reading = [f"{folder}/program", *arguments]
         try:
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
-            found = subprocess.run(reading, input="\n".join(given).encode(), capture_output=True, check=True).stdout
+            lines = "\n".join(_line(part, Path(folder, f"{number}.npy")) for number, part in enumerate(given))
+            found = subprocess.run(reading, input=lines.encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return f"{here}What that changes was not measured: the program could not be compiled and run."
-    return here + compared(pipeline, given, [line for line in found.decode().split("\n") if line])
+    return here + compared(pipeline, given, found.decode().removesuffix("\n").split("\n"))
+
+
+def _line(part: Any, place: Path) -> str:
+    """The line of stdin with a text, or with the file of a series."""
+    if isinstance(part, str):
+        return part
+    np.save(place, part)
+    return str(place)
 
 
 def _nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
@@ -77,7 +95,7 @@ def _nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
 def _tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """The labels of words."""
     before = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
-    fewer = [line.split("\t")[-2:] for line in lines]
+    fewer = [line.split("\t")[-2:] for line in lines if line]
     return _same("words", fewer, [(word.label, word.confidence) for word in before])
 
 
@@ -87,6 +105,32 @@ def _classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     before = pipeline.predict([tuple(text.split("\t")) for text in texts] if pairs else texts)
     fewer = [line.split("\t")[2 * pairs :][:2] for line in lines]
     return _same("texts", fewer, [(",".join(text.labels), max(text.probabilities.values())) for text in before])
+
+
+def _answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+    """The answers of an encoder–decoder."""
+    from ensue.tasks.sequence_to_sequence.writer import on_one_line  # noqa: PLC0415
+
+    before = pipeline.with_search(n_best=1).predict([tuple(text.split("\t")) for text in texts])
+    same = np.mean([line == on_one_line(answer.text) for line, answer in zip(lines, before, strict=True)])
+    return (
+        f"Of the answers to the first {len(before):,} sources of the validation data, {100 * same:.2f} % are the same "
+        "as with numbers of 32 bits."
+    )
+
+
+def _series(pipeline: Any, series: list[Any], lines: list[str]) -> str:
+    """The labels of series."""
+    before = [(" ".join(one.labels) or "-", one.probability) for one in pipeline.predict(series)]
+    return _same("series", [line.split("\t")[1:] for line in lines], before)
+
+
+def _frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
+    """The labels of frames."""
+    answers = pipeline.predict(series, confidence=True)
+    before = [pair for one in answers for pair in zip(one.labels, one.probabilities, strict=True)]
+    rows = [[part.split(" ") for part in line.split("\t")[1:]] for line in lines]
+    return _same("frames", [list(pair) for row in rows for pair in zip(*row, strict=True)], before)
 
 
 def _same(what: str, fewer: list[list[str]], before: list[tuple[str, float]]) -> str:
@@ -113,6 +157,38 @@ def _validation_documents(run: RunDirectory) -> list[str]:
     found = _validation_data(run, DocumentData)
     parts = [] if found is None else [_first(texts, WORDS) for texts in found.texts]
     return ["\t".join(both) for both in zip(*parts, strict=False)]
+
+
+def _validation_sources(run: RunDirectory) -> list[str]:
+    """Some sources, each with tabs between its texts."""
+    from ensue.data.pairs import PairLayout, PairSource  # noqa: PLC0415
+    from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob  # noqa: PLC0415
+    from ensue.tasks.sequence_to_sequence.pipeline import references  # noqa: PLC0415
+
+    recipe: Any = run.recipe
+    layout, data = PairLayout.from_json(run.config["layout"]), recipe.data
+    try:
+        if data.valid:
+            pairs = references(PairSource(data.valid, like=layout, encoding=data.encoding), layout)
+        else:
+            pairs = [*SequenceToSequenceJob(recipe, run).valid_pairs]
+    except EnsueError:
+        return []
+    lines = ["\t".join(" ".join(text.split()) for text in pair.sources) for pair in pairs]
+    return [line for line, size in zip(lines, accumulate(map(len, lines)), strict=True) if size <= SOURCE_CHARACTERS]
+
+
+def _validation_series(run: RunDirectory) -> list[Any]:
+    """Some series."""
+    from ensue.tasks.classification.data import ClassifiedSeriesData  # noqa: PLC0415
+    from ensue.tasks.labeling.data import TaggedSeriesData  # noqa: PLC0415
+
+    kinds = {"frame-classification": ClassifiedSeriesData, "frame-labeling": TaggedSeriesData}
+    found = _validation_data(run, kinds[run.recipe.task])
+    if found is None:
+        return []
+    count = np.searchsorted(found.rows.starts, WORDS, side="right") - 1
+    return [found.rows[row] for row in range(count)]
 
 
 def _first(texts: Any, words: int) -> list[str]:
@@ -158,9 +234,12 @@ def _validation_text(run: RunDirectory) -> list[str]:
         return []
 
 
-PROOFS: dict[str, tuple[Callable[[RunDirectory], list[str]], list[str], Callable[[Any, list[str], list[str]], str]]] = {
+PROOFS: dict[str, tuple[Callable[[RunDirectory], list[Any]], list[str], Callable[[Any, list[Any], list[str]], str]]] = {
     "language-modeling": (_validation_text, [], _nats),
     "labeling": (_validation_sentences, ["--probabilities"], _tags),
     "classification": (_validation_documents, [], _classes),
+    "sequence-to-sequence": (_validation_sources, ["--n-best", "1"], _answers),
+    "frame-classification": (_validation_series, [], _series),
+    "frame-labeling": (_validation_series, ["--probabilities"], _frames),
 }
-"""By task: the validation texts, how the program is called, and what is said of its lines and of ensue's answers."""
+"""By task: the validation data, how the program is called, and what is said of its lines and of ensue's answers."""

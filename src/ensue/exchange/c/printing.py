@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -39,10 +41,17 @@ class Parts:
     pieces: list[str]
     interface: str
     """The beginning of the names of the task's files: `_header.h` and `_example.c`."""
-    numbers: dict[str, int]
-    """Numbers of the header, by the names that stand there between two `@`."""
+    said: dict[str, Any]
+    """Numbers and texts of these files, by the names that stand there between two `@`."""
     usage: str
     """Lines of the README."""
+
+
+def piece(name: str) -> str:
+    """A file of this folder, or of the engine."""
+    package, _, file = name.rpartition("/")
+    place = files("ensue") / "engine" if package else files("ensue.exchange.c")
+    return (place / file).read_text(encoding="utf-8")
 
 
 @dataclass
@@ -52,24 +61,33 @@ class Weights:
     parts: list[NDArray[np.uint32]] = field(default_factory=list)
     size: int = 0
     precision: str = F32
+    places: dict[bytes, int] = field(default_factory=dict)
 
     def add_matrix(self, matrix: Tensor) -> int:
         """Appends a matrix (k, n) that `multiply` reads; returns where it begins."""
-        return self.add(stored(matrix, self.precision, 0))
+        return self.add(stored(matrix, self.precision, 0, in_panels=True))
+
+    def add_columns(self, table: Tensor) -> int:
+        """Appends a table (rows, width) whose rows are read alone, but whose columns have factors; returns where it
+        begins.
+        """
+        return self.add(stored(table, self.precision, 0))
 
     def add_rows(self, table: Tensor) -> int:
         """Appends a table (rows, width) whose rows `read_row` of stored.h reads; returns where it begins."""
         return self.add(stored(table, self.precision, 1))
 
     def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
-        """Appends numbers of 32 bits, or bytes; returns where they begin."""
+        """Appends numbers of 32 bits, or bytes, unless they are there already; returns where they begin."""
         if isinstance(numbers, Tensor):
             numbers = numbers.detach().cpu().float().contiguous().numpy()
         given = numbers if isinstance(numbers, bytes) else numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
         assert isinstance(numbers, bytes) or numbers.dtype.itemsize == 4
-        begin, padding = self.size, -len(given) % (4 * LINE)
-        self.parts.append(np.frombuffer(given + bytes(padding), "<u4"))
-        self.size += len(self.parts[-1])
+        found = given + bytes(-len(given) % (4 * LINE))
+        begin = self.places.setdefault(blake2b(found).digest(), self.size)
+        if begin == self.size:
+            self.parts.append(np.frombuffer(found, "<u4"))
+            self.size += len(self.parts[-1])
         return begin
 
     def whole(self) -> NDArray[np.uint32]:
@@ -224,7 +242,9 @@ def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "
         step += f"\nstatic void {name}{number}(const NAME_model *model, {arguments}) {{\n    (void)model, {unused};\n"
         step += "\n".join(body) + "\n}\n"
     first = torch.cat([leaf.reshape(-1).float() for leaf in leaves(layer.init_state(rows))])
-    reads_input = any(array.name == "input" for array in source.numbers)
+    reads_input = any(
+        array.name == "input" and f"p[{number}]" in source.text for array, number in source.numbers.items()
+    )
     return PrintedStep(step, width, starts[-1] // rows, max(1, room.size // rows), first, reads_input)
 
 
@@ -247,6 +267,12 @@ def _listed(numbers: Sequence[int]) -> str:
 def c_array(kind: str, name: str, numbers: Sequence[int]) -> str:
     """A table in C."""
     return f"static const {kind} {name}[] = {{{_listed(numbers)}}};\n"
+
+
+def c_string(text: str) -> str:
+    """A text in C; bytes that are no plain character stand there by their numbers."""
+    of = text.encode("utf-8", "surrogatepass")
+    return '"' + "".join(chr(b) if 31 < b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in of) + '"'
 
 
 def ranges(expression: str) -> str:

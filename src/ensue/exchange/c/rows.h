@@ -1,25 +1,50 @@
-/* C = A M for rows of A: a block of rows by a panel of columns stays in registers while some rows of M pass by, so few
- * that the panel of them stays in the cache. Each number of C is one sum in the order of M's rows, so that no row depends
- * on those beside it. M has k rows of n numbers. */
+/* C = A M for rows of A: a block of rows by some columns stays in registers while some rows of M pass by, so few that
+ * these columns of them stay in the cache. Each number of C is one sum in the order of M's rows, so that no row depends on
+ * those beside it. M has k rows of n columns, which stand in panels, one behind the other, with zeros at the end: rows that
+ * are a power of two apart would share few places in the cache. */
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
-/* ROWS rows by WIDE vectors of columns. */
-#define BLOCK(ROWS, WIDE)                                                                                           \
-    INLINE void block_##ROWS##_##WIDE(int64_t n, int64_t k, const real *a, int64_t stride, const stored *m, real *c, \
-                                      int64_t ldc) {                                                               \
-        lanes sums[ROWS][WIDE], b;                                                                                  \
-        for (int r = 0; r < ROWS; r++)                                                                              \
-            for (int w = 0; w < WIDE; w++) memcpy(&sums[r][w], c + r * ldc + w * LANE_COUNT, sizeof b);             \
-        for (int64_t i = 0; i < k; i++, m += n)                                                                     \
-            for (int w = 0; w < WIDE; w++) {                                                                        \
-                b = lanes_of(m + w * LANE_COUNT);                                                                   \
-                for (int r = 0; r < ROWS; r++) FOR_LANES(sums[r][w] LANE += a[r * stride + i] * b LANE);            \
-            }                                                                                                       \
-        for (int r = 0; r < ROWS; r++)                                                                              \
-            for (int w = 0; w < WIDE; w++) memcpy(c + r * ldc + w * LANE_COUNT, &sums[r][w], sizeof b);             \
+/* gcc would read a vector of M again for each row. */
+#if HAS_LANES && defined(__AVX__) && !defined(__clang__)
+#define KEEP(vector) __asm__("" : "+v"(vector))
+#else
+#define KEEP(vector) (void)0
+#endif
+
+enum { PANEL = 16, TOGETHER = 128 }; /* columns; rows of M */
+
+/* V8 reads all vectors of a stretch of code before it adds the first, and its registers hold those of one row of M and
+ * eight sums. So in WebAssembly a branch stands behind each row; it stays, and vectors of a row are so many bytes from one
+ * address, where the compiler knows neither the number of rows nor the address. */
+#if defined(__wasm_simd128__)
+#define EACH(add_row) for (int64_t i = 0;;) { add_row if (++i == k) break; add_row if (++i == k) break; }
+#define OPAQUE(place) __asm__("" : "+r"(place))
+#else
+#define EACH(add_row) for (int64_t i = 0; i < k; i++) { add_row }
+#define OPAQUE(place) (void)0
+#endif
+
+/* ROWS rows by WIDE vectors of columns; `panel` numbers are between two panels. */
+#define BLOCK(ROWS, WIDE)                                                                                            \
+    INLINE void block_##ROWS##_##WIDE(int64_t panel, int64_t k, const real *a, int64_t stride, const stored *m, real *c, \
+                                      int64_t ldc) {                                                                 \
+        lanes sums[ROWS][WIDE], b;                                                                                   \
+        for (int r = 0; r < ROWS; r++)                                                                               \
+            for (int w = 0; w < WIDE; w++) sums[r][w] = lanes_at(c + r * ldc + w * LANE_COUNT);                      \
+        OPAQUE(k);                                                                                                   \
+        EACH(                                                                                                        \
+            OPAQUE(m);                                                                                               \
+            for (int w = 0; w < WIDE; w++) {                                                                         \
+                b = lanes_of(m + w * LANE_COUNT / PANEL * panel + w * LANE_COUNT % PANEL);                           \
+                if (ROWS > 1) KEEP(b);                                                                               \
+                for (int r = 0; r < ROWS; r++) FOR_LANES(sums[r][w] LANE += a[r * stride + i] * b LANE);             \
+            }                                                                                                        \
+            m += PANEL;                                                                                              \
+        )                                                                                                            \
+        for (int r = 0; r < ROWS; r++)                                                                               \
+            for (int w = 0; w < WIDE; w++) put_lanes(sums[r][w], c + r * ldc + w * LANE_COUNT);                      \
     }
-BLOCK(1, 8)
 BLOCK(8, 2)
 BLOCK(8, 1)
 BLOCK(4, 2)
@@ -30,43 +55,55 @@ BLOCK(4, 1)
 BLOCK(3, 1)
 BLOCK(2, 1)
 BLOCK(1, 1)
+#if defined(__wasm_simd128__)
+BLOCK(2, 4)
+BLOCK(1, 4)
+#else
+BLOCK(1, 8)
+#endif
 
-enum { TOGETHER = 128 }; /* rows of M */
+/* The block of some rows of A and C from row r on, and of the columns from j on. */
+#define FROM(block, r, j) \
+    block(panel, k, a + (r) * stride, stride, m + (j) / PANEL * panel + (j) % PANEL, c + (r) * ldc + (j), ldc)
 
 /* Panels of WIDE vectors, as many as there are; eight rows at once for processors with 32 registers of vectors. */
-#define PANELS(WIDE)                                                                          \
-    for (; j + WIDE * LANE_COUNT <= n; j += WIDE * LANE_COUNT) {                              \
-        int64_t r = 0;                                                                        \
-        for (; LANE_COUNT == 16 && r + 8 <= rows; r += 8)                                     \
-            block_8_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc);        \
-        for (; r + 4 <= rows; r += 4)                                                         \
-            block_4_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc);        \
-        if (rows - r == 3) block_3_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc); \
-        if (rows - r == 2) block_2_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc); \
-        if (rows - r == 1) block_1_##WIDE(n, k, a + r * stride, stride, m + j, c + r * ldc + j, ldc); \
+#define PANELS(WIDE)                                                                                         \
+    for (; j + WIDE * LANE_COUNT <= n; j += WIDE * LANE_COUNT) {                                             \
+        int64_t r = 0;                                                                                       \
+        for (; LANE_COUNT == 16 && r + 8 <= rows; r += 8) FROM(block_8_##WIDE, r, j);                        \
+        for (; r + 4 <= rows; r += 4) FROM(block_4_##WIDE, r, j);                                            \
+        if (rows - r == 3) FROM(block_3_##WIDE, r, j);                                                       \
+        if (rows - r == 2) FROM(block_2_##WIDE, r, j);                                                       \
+        if (rows - r == 1) FROM(block_1_##WIDE, r, j);                                                       \
     }
 
 /* C += A M. */
-static void add_product(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const stored *m,
-                        real *c, int64_t ldc) {
+static void add_product(int64_t rows, int64_t n, int64_t panel, int64_t k, const real *a, int64_t stride,
+                        const stored *m, real *c, int64_t ldc) {
     int64_t j = 0;
-    for (; rows == 1 && j + 8 * LANE_COUNT <= n; j += 8 * LANE_COUNT) block_1_8(n, k, a, stride, m + j, c + j, ldc);
+#if defined(__wasm_simd128__)
+    for (; j + PANEL <= n; j += PANEL) {
+        int64_t r = 0;
+        for (; r + 2 <= rows; r += 2) FROM(block_2_4, r, j);
+        if (r < rows) FROM(block_1_4, r, j);
+    }
+#else
+    for (; rows == 1 && j + 8 * LANE_COUNT <= n; j += 8 * LANE_COUNT) FROM(block_1_8, 0, j);
+#endif
     PANELS(2)
     PANELS(1)
-    for (; j < n; j++)
-        for (int64_t r = 0; r < rows; r++) {
-            real sum = c[r * ldc + j];
-            for (int64_t i = 0; i < k; i++) sum += a[r * stride + i] * number(m[i * n + j]);
-            c[r * ldc + j] = sum;
-        }
+    const stored *last = m + j / PANEL * panel + j % PANEL;
+    for (c += j, n -= j; n > 0; n--, last++, c++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < k; i++) c[r * ldc] += a[r * stride + i] * number(last[i * PANEL]);
 }
 
+/* One row of A reads each column of M but once. */
 static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *packed, real *c,
                      int64_t ldc) {
-    const stored *m = stored_behind(packed, (size_t)n);
+    const stored *m = (const stored *)(const void *)packed;
+    const int64_t together = rows == 1 ? k : TOGETHER;
     for (int64_t r = 0; r < rows; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
-    for (int64_t i = 0; i < k; i += TOGETHER)
-        add_product(rows, n, k - i < TOGETHER ? k - i : TOGETHER, a + i, stride, m + i * n, c, ldc);
-    for (int64_t r = 0; PRECISION == 8 && r < rows; r++, c += ldc)
-        for (int64_t j = 0; j < n; j++) c[j] *= packed[j];
+    for (int64_t i = 0; i < k; i += together)
+        add_product(rows, n, k * PANEL, k - i < together ? k - i : together, a + i, stride, m + i * PANEL, c, ldc);
 }

@@ -1,5 +1,4 @@
-/* Where the tokens of a text are written. */
-typedef struct {
-    NAME_token *tokens;
-    size_t room, found;
-} sink;
+/* What a lexer gives its tokens to. */
+typedef struct sink sink;
+
+static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin, uint64_t end);

@@ -3,7 +3,7 @@
 #ifndef PRECISION
 #define PRECISION 32
 #endif
-#if PRECISION < 32 && (defined(__AVX2__) || defined(__F16C__)) && defined(__GNUC__)
+#if PRECISION < 32 && (defined(__SSE2__) || defined(__F16C__)) && defined(__GNUC__)
 #include <immintrin.h>
 #endif
 
@@ -58,29 +58,35 @@ typedef struct {
 #define HAS_LANES 0
 #endif
 
+/* A vector of its own: of one that is copied into an array of sums, gcc makes halves, and keeps the sums in memory. */
+INLINE lanes lanes_at(const real *from) {
+    lanes to;
+    memcpy(&to, from, sizeof to);
+    return to;
+}
+
+INLINE void put_lanes(lanes from, real *to) { memcpy(to, &from, sizeof from); }
+
 /* LANE_COUNT numbers, as `number` gives each. Where the processor has one instruction for it, that is named: not all
  * compilers find it. */
 INLINE lanes lanes_of(const stored *from) {
-    lanes to;
 #if PRECISION == 32
-    memcpy(&to, from, sizeof to);
-#elif !HAS_LANES
+    return lanes_at(from);
+#else
+    lanes to;
+#if !HAS_LANES
     for (int l = 0; l < LANE_COUNT; l++) to.at[l] = number(from[l]);
 #elif PRECISION == 16 && defined(__AVX512F__)
     to = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));
 #elif PRECISION == 16 && defined(__F16C__)
     to = _mm256_cvtph_ps(_mm_loadu_si128((const void *)from));
-#elif PRECISION == 8 && defined(__AVX512F__)
-    to = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
-#elif PRECISION == 8 && defined(__AVX2__)
-    to = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
 #else
     typedef int32_t wide __attribute__((vector_size(LANE_COUNT * sizeof(real))));
     stored few __attribute__((vector_size(LANE_COUNT * sizeof(stored))));
     memcpy(&few, from, sizeof few);
     wide whole = __builtin_convertvector(few, wide);
-    if (PRECISION == 8) to = __builtin_convertvector(whole, lanes);
-    else to = (lanes)((wide)((lanes)((whole & 0x7FFF) << 13) * 0x1p112f) | (whole & 0x8000) << 16);
+    to = (lanes)((wide)((lanes)((whole & 0x7FFF) << 13) * 0x1p112f) | (whole & 0x8000) << 16);
 #endif
     return to;
+#endif
 }

@@ -1,5 +1,16 @@
 /* A session, and what labels sentences with it. Of WINDOW sentences those of similar length are read side by side. */
 enum { WINDOW = 128, MOST_WORDS = 1000000 };
+/* The word forms that are read at once, the bytes of one that is kept, and the numbers of each. */
+enum { NEW_FORMS = PRECISION == 8 ? 16 : 96, MOST_FORM = 20, WIDE_FORM = D_FEATURES + FIRST_HOISTED };
+
+/* A word form whose features a session still has. One that is longer is read each time. */
+typedef struct {
+    uint32_t hash, next; /* the number of another one of its slot, from 1 on, or 0 */
+    uint64_t batch;      /* the last one that has it */
+    uint8_t is_known;    /* whether its slot has it */
+    uint8_t is_met;      /* whether a batch had it since `hand` came by */
+    uint8_t size, text[MOST_FORM];
+} known_form;
 
 typedef struct {
     NAME_word *words;
@@ -12,15 +23,19 @@ struct NAME_session {
     character_room characters;
     form form;
     sentence window[WINDOW];
+    line_reader line;
+    uint64_t batch; /* the number of the last batch; in 64 bits none comes again */
+    uint32_t hand;  /* which form is looked at next, for its place */
 };
 
 /* The parts of a session that grow with its words, one behind the other. */
 typedef struct {
-    real *features, *hoisted, *outputs[2], *emissions, *best;
+    real *forms, *features, *hoisted, *outputs[2], *emissions, *best;
     double *shares, *work;
     uint32_t *index, *path, *labels, *slots;
-    const NAME_word **firsts;
+    known_form *known;
     text_room text;
+    char *line;
     uint64_t size;
 } parts;
 
@@ -37,8 +52,9 @@ static parts parts_of(NAME_session *session, uint64_t words) {
     char *begin = (char *)session;
     uint64_t at = round_up(sizeof *session), n = words;
 #define TAKE(part, count) (of.part = begin ? (void *)(begin + at) : NULL, at += round_up((count) * sizeof *of.part))
-    TAKE(features, n * D_FEATURES);
-    TAKE(hoisted, n * MOST_HOISTED);
+    TAKE(forms, n * WIDE_FORM);
+    TAKE(features, (n < NEW_FORMS ? n : NEW_FORMS) * D_FEATURES);
+    TAKE(hoisted, n < NEW_FORMS || NUM_LAYERS > 1 ? n * MOST_HOISTED : NEW_FORMS * MOST_HOISTED + n * WIDE_TAGS);
     TAKE(outputs[0], n * MOST_LAYER);
     TAKE(outputs[1], NUM_LAYERS > 1 ? n * MOST_LAYER : 0);
     TAKE(emissions, n * TAGS);
@@ -49,12 +65,13 @@ static parts parts_of(NAME_session *session, uint64_t words) {
     TAKE(path, n);
     TAKE(labels, n);
     TAKE(slots, slots_for(words));
-    TAKE(firsts, n);
+    TAKE(known, n);
     TAKE(text.points, n * NAME_BYTES);
     TAKE(text.places, n * NAME_BYTES + 1);
     TAKE(text.letters, n * NAME_BYTES);
     TAKE(text.choices, n * NAME_BYTES + EXPRESSION_ROOM);
     TAKE(text.spans, n * NAME_BYTES);
+    TAKE(line, n * NAME_BYTES + 3);
 #undef TAKE
     of.size = at;
     return of;
@@ -69,6 +86,9 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t words) {
     if (!model || !session || !NAME_session_size(words)) return NAME_ARGUMENT;
     memset(session, 0, sizeof *session);
     session->checksum = CHECKSUM, session->words = words;
+    parts of = parts_of(session, words);
+    memset(of.slots, 0, slots_for(words) * sizeof *of.slots);
+    memset(of.known, 0, words * sizeof *of.known);
     return NAME_OK;
 }
 
@@ -85,52 +105,106 @@ int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *tex
     return cut_text(&of.text, text, size, words, room);
 }
 
-/* Numbers the distinct forms of a batch and works out the features of each. Returns how many there are. */
-static int64_t read_forms(const NAME_model *model, NAME_session *session, parts *of, NAME_word *const *sentences,
-                          const batch *texts) {
-    uint32_t mask = (uint32_t)slots_for((uint64_t)texts->words) - 1, forms = 0;
-    memset(of->slots, 0, ((size_t)mask + 1) * sizeof *of->slots);
+/* The slot of a form, in which the number of the first one stands. */
+static uint32_t *slot_of(const NAME_session *session, const parts *of, uint32_t hash) {
+    return of->slots + (hash & ((uint32_t)slots_for(session->words) - 1));
+}
+
+/* The number of a form from 1 on, or 0. */
+static uint32_t find_form(const NAME_session *session, const parts *of, uint32_t hash, const char *text, size_t size) {
+    uint32_t at = *slot_of(session, of, hash);
+    for (; at; at = of->known[at - 1].next) {
+        const known_form *one = of->known + at - 1;
+        if (one->hash == hash && one->size == size && !memcmp(one->text, text, size)) break;
+    }
+    return at;
+}
+
+/* The place of a form that is in no sentence of this batch, and was not met again since it was looked at. */
+static uint32_t free_place(NAME_session *session, const parts *of) {
+    for (;;) {
+        uint32_t place = session->hand;
+        known_form *one = of->known + place;
+        session->hand = place + 1 < session->words ? place + 1 : 0;
+        if (one->batch == session->batch) continue;
+        if (one->is_met) {
+            one->is_met = 0;
+            continue;
+        }
+        uint32_t *link = slot_of(session, of, one->hash);
+        if (one->is_known) {
+            while (*link != place + 1) link = &of->known[*link - 1].next;
+            *link = one->next;
+        }
+        return place;
+    }
+}
+
+/* Keeps all that the first layer reads of some forms. */
+static void keep_forms(const NAME_model *model, const parts *of, const uint32_t *places, int count) {
+    for (int k = 0; k < count; k++)
+        memcpy(of->forms + (size_t)places[k] * WIDE_FORM, of->features + k * D_FEATURES, D_FEATURES * sizeof(real));
+    int64_t begin = D_FEATURES;
+    for (int d = 0; d < LAYERS[0].directions; d++) {
+        const pass *one = d ? &LAYERS[0].leftward : &LAYERS[0].rightward;
+        one->hoist(model, count, of->features, D_FEATURES, of->hoisted);
+        for (int k = 0; k < count; k++)
+            memcpy(of->forms + (size_t)places[k] * WIDE_FORM + begin, of->hoisted + k * one->hoisted,
+                   (size_t)one->hoisted * sizeof(real));
+        begin += one->hoisted;
+    }
+}
+
+/* Numbers the forms of a batch, and reads those that the session does not have. */
+static void read_forms(const NAME_model *model, NAME_session *session, const parts *of, NAME_word *const *sentences,
+                       const batch *texts) {
+    uint32_t places[NEW_FORMS];
+    int count = 0;
+    session->batch++;
     for (int64_t r = 0; r < texts->count; r++)
         for (int64_t t = 0; t < texts->lengths[r]; t++) {
-            const NAME_word *word = sentences[r] + t;
-            uint32_t at = hash_of(word->text, word->size) & mask;
-            for (; of->slots[at]; at = (at + 1) & mask) {
-                const NAME_word *known = of->firsts[of->slots[at] - 1];
-                if (known->size == word->size && (!word->size || !memcmp(known->text, word->text, word->size))) break;
+            const char *text = sentences[r][t].text;
+            size_t size = sentences[r][t].size;
+            int is_short = size && size <= MOST_FORM;
+            uint32_t hash = is_short ? hash_of(text, size) : 0, number = 0;
+            if (is_short) number = find_form(session, of, hash, text, size);
+            if (number) {
+                of->known[number - 1].is_met = 1, of->known[number - 1].batch = session->batch;
+            } else {
+                uint32_t place = places[count] = free_place(session, of), *slot = slot_of(session, of, hash);
+                known_form *one = of->known + place;
+                *one = (known_form){.hash = hash, .next = is_short ? *slot : 0, .batch = session->batch,
+                                    .is_known = (uint8_t)is_short, .size = (uint8_t)size};
+                if (is_short) memcpy(one->text, text, size), *slot = place + 1;
+                features_of(model, &session->form, text, size, &session->characters, of->features + count * D_FEATURES);
+                if (++count == NEW_FORMS) keep_forms(model, of, places, count), count = 0;
+                number = place + 1;
             }
-            if (!of->slots[at]) {
-                features_of(model, &session->form, word->text, word->size, &session->characters,
-                            of->features + (size_t)forms * D_FEATURES);
-                of->firsts[forms] = word;
-                of->slots[at] = ++forms;
-            }
-            of->index[texts->starts[r] + t] = of->slots[at] - 1;
+            of->index[texts->starts[r] + t] = number - 1;
         }
-    return forms;
+    keep_forms(model, of, places, count);
 }
 
 /* The emissions of a batch. */
-static void read_batch(const NAME_model *model, NAME_session *session, parts *of, NAME_word *const *sentences,
-                       const batch *texts) {
-    int64_t forms = read_forms(model, session, of, sentences, texts), stride = D_FEATURES;
-    const real *x = of->features, *bias = reals(model, AT_BIAS);
+static int read_batch(const NAME_model *model, NAME_session *session, parts *of, NAME_word *const *sentences,
+                      const batch *texts) {
+    read_forms(model, session, of, sentences, texts);
+    const real *x = of->forms;
     const uint32_t *index = of->index;
+    int64_t stride = WIDE_FORM;
     for (int k = 0; k < NUM_LAYERS; k++) {
         real *y = of->outputs[k % 2];
-        run_layer(model, LAYERS + k, texts, x, stride, forms, index, of->hoisted, &session->step, y);
-        x = y, index = NULL, forms = texts->words, stride = LAYERS[k].directions * LAYERS[k].rightward.d_out;
+        run_layer(model, LAYERS + k, texts, x, stride, index, of->hoisted, &session->step, y);
+        x = y, index = NULL, stride = LAYERS[k].directions * LAYERS[k].rightward.d_out;
     }
-    multiply(texts->words, WIDE_TAGS, D_HEAD, x, stride, reals(model, AT_HEAD), of->hoisted, WIDE_TAGS);
-    for (int64_t t = 0; t < texts->words; t++)
-        for (int k = 0; k < TAGS; k++) of->emissions[t * TAGS + k] = of->hoisted[t * WIDE_TAGS + k] + bias[k];
+    return emissions_of(model, texts->words, x, stride, of->hoisted, of->emissions);
 }
 
 /* Labels some sentences, the longest first. */
 static int label_batch(const NAME_model *model, NAME_session *session, parts *of, NAME_word *const *sentences,
                        const batch *texts, int probabilities) {
-    read_batch(model, session, of, sentences, texts);
-    for (int64_t k = 0; k < texts->words * TAGS; k++)
-        if (!(of->emissions[k] < INFINITY && of->emissions[k] > -INFINITY)) return NAME_NUMBERS;
+    int code = read_batch(model, session, of, sentences, texts);
+    if (code) return code;
     const uint32_t *starts = words32(model, AT_LABEL_STARTS);
     const char *names = (const char *)words32(model, AT_LABELS);
     for (int64_t r = 0; r < texts->count; r++) {
@@ -191,4 +265,22 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
         }
     }
     return NAME_OK;
+}
+
+int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used) {
+    if (!model || !session || !used || (!bytes && count)) return NAME_ARGUMENT;
+    if (!is_ours(session)) return NAME_BAD_STATE;
+    char *line = parts_of(session, session->words).line;
+    return read_line(&session->line, line, NAME_BYTES * session->words, bytes, count, used);
+}
+
+int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *words, size_t room, int probabilities) {
+    if (!model || !session || (!words && room)) return NAME_ARGUMENT;
+    if (!is_ours(session)) return NAME_BAD_STATE;
+    if (!session->line.is_whole) return 0;
+    parts of = parts_of(session, session->words);
+    int64_t count = cut_text(&of.text, of.line, (size_t)session->line.size, words, room);
+    if (count > (int64_t)room) return count;
+    int code = NAME_label(model, session, words, (size_t)count, probabilities);
+    return code ? code : count;
 }

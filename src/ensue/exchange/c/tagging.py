@@ -32,26 +32,26 @@ def tagger_parts(pipeline: LabelingPipeline, weights: Weights) -> Parts:
         raise ValueError(f'it reads the column "{next(iter(lexicon.columns))}" of the data')
     constants: dict[str, Any] = {"ROWS": ROWS}
     steps = Steps(weights, ROWS)
-    pieces = ["stored.h", "rows.h", "utf8.h", *characters(pipeline.splitter), "cutting.h"]
     tables = layer_table(model.layers, steps, constants)
+    pieces = ["stored.h", "rows.h", "utf8.h", *characters(pipeline.splitter), "cutting.h", "lines.h"]
     features = feature_pieces(model.features, lexicon, steps, constants)
     pieces += ["layers.h", *(step.text for step in steps.steps), tables, *features]
     constants |= steps.sizes()
-    _head(model.head, weights, constants)
+    tag_head(model.head, weights, constants)
     names = label_names(labels)
-    pieces += ["paths.h", label_tables(labels, names, weights, constants), "labels.h"]
+    pieces += ["emissions.h", "paths.h", label_tables(labels, names, weights, constants), "labels.h"]
     return Parts(
         constants,
         [*pieces, "tagging.h"],
         interface="tagging",
-        numbers={"LABELS": len(names)},
+        said={"LABELS": len(names), "SESSION": 96 if weights.precision == "int8" else 192},  # int8 is to be small
         usage="""    ./NAME < text.txt           the label of each word; a line is a sentence
     ./NAME --probabilities < text.txt    with the probability of each label
 """,
     )
 
 
-def _head(head: TagHead, weights: Weights, constants: dict[str, Any]) -> None:
+def tag_head(head: TagHead, weights: Weights, constants: dict[str, Any]) -> None:
     """The scores of tags."""
     chain, wide = head.chain(), head.num_tags + -head.num_tags % WIDE
     constants["MOST_HOISTED"] = max(constants["MOST_HOISTED"], wide)

@@ -11,14 +11,15 @@ static int understands(int argc, char **argv) {
     return argc < 2 || (argc == 2 && strcmp(argv[1], "--probabilities") == 0);
 }
 
-enum { SESSION = 192, TOGETHER = 2048 }; /* words */
+enum { SESSION = @SESSION@, TOGETHER = 2048, READ = 1 << 15 }; /* words, and bytes that are read at once */
 
+@READ_LINES@
 /* All that grows with the longest line. */
 typedef struct {
-    char *text;
+    lines waiting;
     NAME_word *words;
     NAME_session *session;
-    size_t text_room, room, session_room, count;
+    size_t room, session_room, count;
 } buffers;
 
 /* Room for so many words, in a sentence and altogether. */
@@ -73,41 +74,31 @@ static int label_line(const NAME_model *model, buffers *of, const char *line, si
 }
 
 static int label_all(const NAME_model *model, buffers *of, int probabilities) {
-    size_t have = 0, got = 1;
-    int is_first = 1;
-    while (got) {
-        if (have == of->text_room) {
-            char *larger = of->text_room > SIZE_MAX / 2 ? NULL : realloc(of->text, 2 * of->text_room);
-            if (!larger) return NAME_MEMORY;
-            of->text = larger, of->text_room *= 2;
-        }
-        got = fread(of->text + have, 1, of->text_room - have, stdin);
-        have += got;
-        size_t at = is_first && have >= 3 && !memcmp(of->text, "\xEF\xBB\xBF", 3) ? 3 : 0;
-        while (at < have) {
-            char *line = of->text + at, *end = memchr(line, '\n', have - at);
-            if (!end && got) break;
-            size_t size = end ? (size_t)(end - line) : have - at;
-            at += size + (end != NULL);
+    size_t end;
+    for (int found = 1; found;) {
+        while (of->waiting.size < READ && (found = next_line(&of->waiting, &end)) > 0) continue;
+        if (found < 0) return found;
+        const char *line = of->waiting.text, *behind = line + of->waiting.size;
+        for (size_t size; line < behind; line += size + (line + size < behind)) {
+            const char *at = memchr(line, '\n', (size_t)(behind - line));
+            size = (size_t)((at ? at : behind) - line);
             int code = label_line(model, of, line, size - (size && line[size - 1] == '\r'), probabilities);
             if (code) return code;
         }
-        int code = flush(model, of, probabilities); /* before the text moves */
+        int code = flush(model, of, probabilities);
         if (code) return code;
-        is_first = is_first && !at;
-        memmove(of->text, of->text + at, have - at);
-        have -= at;
+        of->waiting.size = 0;
     }
     return NAME_OK;
 }
 
 static int run(const NAME_model *model, int argc, char **argv) {
     (void)argv;
-    buffers of = {malloc(1 << 15), NULL, NULL, 1 << 15, 0, 0, 0};
-    int code = of.text ? make_room(model, &of, SESSION, TOGETHER) : NAME_MEMORY;
+    buffers of = {0};
+    int code = make_room(model, &of, SESSION, TOGETHER);
     if (!code) code = label_all(model, &of, argc > 1);
     free(of.session);
     free(of.words);
-    free(of.text);
+    free(of.waiting.text);
     return code ? failed(code) : 0;
 }

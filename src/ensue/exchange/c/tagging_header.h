@@ -34,3 +34,12 @@ int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *tex
 
 /* Labels the words of any number of sentences; the last word ends one. `probabilities` is 1 or 0. */
 int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words, size_t count, int probabilities);
+
+/* Reads the next bytes of a text, cut anywhere, up to the end of a line: `*used` of them. Returns 1 if a line is whole,
+ * 0 if more bytes are needed. `bytes` NULL ends the text, and with it its last line. A line of more than NAME_BYTES
+ * bytes for each word of the session is NAME_TOO_LONG; the next one is read as if it had not been there. */
+int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used);
+
+/* Cuts and labels the line that is whole. Returns the number of its words, whose texts live until the next NAME_feed. If
+ * that is more than `room`, nothing is labeled: try again with more room. */
+int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *words, size_t room, int probabilities);

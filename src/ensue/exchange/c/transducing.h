@@ -23,6 +23,7 @@ typedef struct {
 
 struct NAME_session {
     uint64_t checksum, bytes, tokens;
+    lexer reading;
     step_room step;
     source sources[ROWS];
     uint32_t parents[NAME_ROWS], ids[NAME_ROWS], of_row[NAME_ROWS]; /* of the next step: old rows, tokens, sources */
@@ -42,10 +43,13 @@ enum { MOST_SIZE = 1000000, MOST_LANES = 16, HOISTED = CELLS_HOISTED > SCORES_HO
 
 static uint64_t padded(uint64_t count) { return (count + MOST_LANES - 1) / MOST_LANES * MOST_LANES; }
 
+/* The most tokens of sources of so many bytes: each text has one before it or behind it, and of subwords a blank. */
+static uint64_t tokens_for(uint64_t bytes) { return bytes + ROWS * NAME_TEXTS * (1 + ADDS_BLANK); }
+
 static parts parts_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
     parts of;
     char *begin = (char *)session;
-    uint64_t at = (sizeof *session + 63) / 64 * 64, n = padded(bytes + ROWS * NAME_TEXTS) + ROWS * MOST_LANES;
+    uint64_t at = (sizeof *session + 63) / 64 * 64, n = padded(tokens_for(bytes)) + ROWS * MOST_LANES;
     of.width = (size_t)tokens;
 #define TAKE(part, count) (of.part = begin ? (void *)(begin + at) : NULL, at += ((count) * sizeof *of.part + 63) / 64 * 64)
     TAKE(features, n * D_SOURCE);
@@ -71,7 +75,7 @@ static parts parts_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
     TAKE(history[0], NAME_ROWS * tokens);
     TAKE(history[1], NAME_ROWS * tokens);
     TAKE(found, 2 * NAME_ROWS * tokens);
-    TAKE(texts, NAME_ROWS * tokens * LONGEST + 4 * bytes);
+    TAKE(texts, NAME_ROWS * tokens * LONGEST_WRITTEN + 4 * bytes);
 #undef TAKE
     of.size = at;
     return of;
@@ -94,36 +98,58 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes, siz
     return NAME_OK;
 }
 
+/* Where the tokens of a source go; those behind `room` are only counted. */
+struct sink {
+    uint32_t *ids;
+    size_t count, room;
+};
+
+static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
+    (void)model, (void)begin, (void)end;
+    if (to->count < to->room) to->ids[to->count] = id;
+    to->count++;
+}
+
 /* The names in some characters, each as a token. */
-static size_t read_names(const NAME_model *model, const parts *of, uint32_t points, size_t count) {
+static void read_names(const NAME_model *model, const parts *of, uint32_t points, sink *to) {
     for (uint32_t k = 0, size = 0; k <= points; k++) {
         int is_between = k == points || is_inside(of->points[k], BETWEEN, (int)(sizeof BETWEEN / sizeof *BETWEEN / 2));
         if (!is_between) {
             size += (uint32_t)utf8_write(of->points[k], of->texts + size);
         } else if (size) {
-            of->ids[count++] = UNKNOWN_NAME + number_of(model, &KNOWN_NAME, of->texts, size);
+            emit(model, to, UNKNOWN_NAME + number_of(model, &KNOWN_NAME, of->texts, size), 0, 0);
             size = 0;
         }
     }
-    return count;
 }
 
-/* The ids of the texts of a source, one behind the other, from `begin` on. Returns how many there are, which is at most the
- * number of their bytes and of the texts. */
-static size_t read_source(const NAME_model *model, const parts *of, const NAME_text *texts, size_t begin) {
-    size_t count = begin;
+static void read_text(const NAME_model *model, lexer *in, const parts *of, uint32_t points, sink *to) {
+    memset(in, 0, sizeof *in);
+    if (ADDS_BLANK && points) lexer_feed(model, in, to, ' ', 0, 0);
+    for (uint32_t k = 0; k <= points; k++) {
+        if (k < points) lexer_feed(model, in, to, of->points[k], 0, 0);
+        else lexer_end(model, in, to);
+        while (lexer_take(model, in, to)) continue;
+    }
+}
+
+/* The ids of the texts of a source, one behind the other, from `begin` on. Returns how many there are, 0 if these are too
+ * many. */
+static size_t read_source(const NAME_model *model, NAME_session *session, const parts *of, const NAME_text *texts,
+                          size_t begin) {
+    sink to = {of->ids + begin, 0, (size_t)tokens_for(session->bytes) - begin};
     for (size_t text = 0; text < NAME_TEXTS; text++) {
         uint32_t points = utf8_points(texts[text].bytes, texts[text].size, of->points, NULL);
         if (text < sizeof IS_NAME && IS_NAME[text]) {
-            count = read_names(model, of, points, count);
+            read_names(model, of, points, &to);
             continue;
         }
-        if (text) of->ids[count++] = SEPARATOR;
-        for (uint32_t k = 0; k < points; k++) of->ids[count++] = id_of_point(model, of->points[k]);
+        if (text) emit(model, &to, SEPARATOR, 0, 0);
+        read_text(model, &session->reading, of, points, &to);
     }
-    if (MOST_TOKENS && count > begin + MOST_TOKENS) count = begin + MOST_TOKENS;
-    of->ids[count++] = SOURCE_END;
-    return count - begin;
+    if (MOST_TOKENS && to.count > MOST_TOKENS) to.count = MOST_TOKENS;
+    emit(model, &to, SOURCE_END, 0, 0);
+    return to.count > to.room ? 0 : to.count;
 }
 
 static const real *read_layers(const NAME_model *model, NAME_session *session, const parts *of, uint32_t group,
@@ -140,9 +166,9 @@ static const real *read_layers(const NAME_model *model, NAME_session *session, c
         texts.words += (int64_t)one->count;
     }
     for (int64_t k = 0; k < texts.words; k++)
-        memcpy(of->features + k * D_SOURCE, reals(model, AT_SOURCES) + (size_t)of->ids[k] * D_SOURCE, D_SOURCE * sizeof *x);
+        read_row(reals(model, AT_SOURCES), SOURCE_TOKENS, D_SOURCE, of->ids[k], 1, of->features + k * D_SOURCE);
     for (int k = 0; k < NUM_LAYERS; k++) {
-        run_layer(model, LAYERS + k, &texts, x, *stride, texts.words, NULL, of->hoisted, &session->step, of->outputs[k % 2]);
+        run_layer(model, LAYERS + k, &texts, x, *stride, NULL, of->hoisted, &session->step, of->outputs[k % 2]);
         x = of->outputs[k % 2], *stride = LAYERS[k].directions * LAYERS[k].rightward.d_out;
     }
     return x;
@@ -181,11 +207,12 @@ static void attend(const NAME_model *model, const parts *of, const source *one) 
     for (size_t k = 0; k < HEADS; k++) {
         const real *queries = of->h + one->first * D_STEP + AT_QUERY + k * d_key;
         const real *keys = of->keys + one->keys * D_KEY + k * d_key * n;
+        memset(of->weights, 0, (size_t)rows * n * sizeof *of->weights);
 #if ATTENTION == 1
-        multiply(rows, (int64_t)n, (int64_t)d_key, queries, D_STEP, keys, of->weights, (int64_t)n);
+        for (int64_t r = 0; r < rows; r++)
+            add_products((int64_t)n, (int64_t)d_key, queries + r * D_STEP, keys, (int64_t)n, of->weights + (size_t)r * n);
 #else
         const real *vector = reals(model, AT_VECTOR);
-        memset(of->weights, 0, (size_t)rows * n * sizeof *of->weights);
         for (int64_t r = 0; r < rows; r++)
             for (size_t j = 0; j < d_key; j++) {
                 real query = queries[r * D_STEP + (int64_t)j], *to = of->weights + (size_t)r * n;
@@ -198,9 +225,10 @@ static void attend(const NAME_model *model, const parts *of, const source *one) 
             for (size_t s = 0; s < count; s++) weights[s] = exp_(weights[s] - most);
             for (size_t s = 0; s < count; s++) sum += weights[s];
             for (size_t s = 0; s < count; s++) weights[s] /= sum;
+            real *to = of->joined + (one->first + (size_t)r) * (D_VALUE + D_CELLS) + k * d;
+            memset(to, 0, d * sizeof *to);
+            add_products((int64_t)d, (int64_t)count, weights, of->values + one->begin * D_VALUE + k * count * d, (int64_t)d, to);
         }
-        multiply(rows, (int64_t)d, (int64_t)count, of->weights, (int64_t)n, of->values + one->begin * D_VALUE + k * count * d,
-                 of->joined + one->first * (D_VALUE + D_CELLS) + k * d, D_VALUE + D_CELLS);
     }
 }
 #endif
@@ -234,7 +262,7 @@ static void step(const NAME_model *model, const NAME_session *session, parts *of
         real *x = of->x + r * D_X, *to = leaves;
         const real *from = of->leaves[0];
         size_t parent = session->parents[r];
-        memcpy(x, reals(model, AT_TARGETS) + (size_t)session->ids[r] * D_TARGET, D_TARGET * sizeof *x);
+        read_row(reals(model, AT_TARGETS), TARGETS, D_TARGET, session->ids[r], 1, x);
         if (FEEDS) memcpy(x + D_TARGET, of->fed + parent * D_FED, (D_X - D_TARGET) * sizeof *x);
         if (READS_CONTEXT)
             memcpy(x + D_TARGET, of->context + session->of_row[r] * D_ENCODED, (D_X - D_TARGET) * sizeof *x);
@@ -258,14 +286,22 @@ static void step(const NAME_model *model, const NAME_session *session, parts *of
     advance_scores(model, rows, of->joined, of->before, of->fed, of->scores, of->work);
 }
 
-/* The scores of a row become log-probabilities. */
+/* The scores of a row become log-probabilities. Sums side by side become vector code, and one sum would not. */
 static int normalize(real *x) {
-    real most = -INFINITY;
-    double sum = 0;
-    for (int k = 0; k < TARGETS; k++) most = x[k] > most ? x[k] : most;
-    for (int k = 0; k < TARGETS; k++) sum += (double)exp_(x[k] - most);
+    enum { BESIDE = 16 };
+    real tops[BESIDE], most = -INFINITY;
+    double sums[BESIDE] = {0}, sum = 0;
+    for (int k = TARGETS; k < WIDE_TARGETS; k++) x[k] = -INFINITY;
+    memcpy(tops, x, sizeof tops);
+    for (int k = BESIDE; k < WIDE_TARGETS; k += BESIDE)
+        for (int w = 0; w < BESIDE; w++) tops[w] = x[k + w] > tops[w] ? x[k + w] : tops[w];
+    for (int w = 0; w < BESIDE; w++) most = tops[w] > most ? tops[w] : most;
+    for (int k = 0; k < WIDE_TARGETS; k += BESIDE)
+        for (int w = 0; w < BESIDE; w++) sums[w] += (double)exp_(x[k + w] - most);
+    for (int w = 0; w < BESIDE; w++) sum += sums[w];
     if (!(sum < INFINITY)) return NAME_NUMBERS;
-    for (int k = 0; k < TARGETS; k++) x[k] = x[k] - most - (real)log(sum);
+    const real total = (real)log(sum);
+    for (int k = 0; k < TARGETS; k++) x[k] = x[k] - most - total;
     return NAME_OK;
 }
 
@@ -373,16 +409,23 @@ static int search_all(const NAME_model *model, NAME_session *session, parts *of,
     return NAME_OK;
 }
 
-/* The text of some tokens; words have blanks between them. */
+/* The text of some tokens. Bytes that are not UTF-8 become U+FFFD. */
 static size_t spell(const NAME_model *model, const uint32_t *ids, uint32_t count, uint8_t *to) {
     const uint32_t *starts = words32(model, AT_STARTS);
+    const uint8_t *texts = (const uint8_t *)words32(model, AT_TEXTS);
+    spacing words = {0, 0};
+    utf8 decoder = {0, 0, 0, 0, 0};
     size_t size = 0;
     for (uint32_t k = 0; k < count; k++) {
-        size_t length = starts[ids[k] + 1] - starts[ids[k]];
-        if (HAS_BLANKS && k && ids[k] != LINE_END && ids[k - 1] != LINE_END) to[size++] = ' ';
-        memcpy(to + size, (const uint8_t *)words32(model, AT_TEXTS) + starts[ids[k]], length);
-        size += length;
+        if (write_blank(model, &words, ids[k])) to[size++] = ' ';
+        for (uint32_t at = starts[ids[k]]; at < starts[ids[k] + 1]; at++) {
+            uint32_t found[2];
+            int lengths[2], characters = utf8_feed(&decoder, texts[at], found, lengths);
+            for (int c = 0; c < characters; c++) size += (size_t)utf8_write(found[c], to + size);
+        }
     }
+    if (utf8_end(&decoder)) size += (size_t)utf8_write(REPLACEMENT, to + size);
+    if (TAKES_BLANK && size && *to == ' ') memmove(to, to + 1, --size);
     return size;
 }
 
@@ -395,7 +438,7 @@ static int is_possible(const NAME_search *how) {
 /* Writes the answers for a source, to `texts` what they say. */
 static void write_answers(const NAME_model *model, const parts *of, const source *one, const NAME_search *how,
                           uint8_t *texts, NAME_answer *answers) {
-    for (uint32_t k = 0; k < how->n_best; k++, texts += of->width * LONGEST) {
+    for (uint32_t k = 0; k < how->n_best; k++, texts += of->width * LONGEST_WRITTEN) {
         int is_complete = k < one->complete.count;
         uint32_t at = is_complete ? k : k - one->complete.count;
         const hypothesis *best = (is_complete ? &one->complete : &one->incomplete)->best + at;
@@ -422,10 +465,10 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
         }
         if (code) break;
         source *one = session->sources + group;
-        one->begin = at, one->keys = keys, one->count = read_source(model, &of, texts, at);
+        one->begin = at, one->keys = keys, one->count = read_source(model, session, &of, texts, at);
         double most = ceil((double)one->count * RATIO) + MORE_TOKENS + how.min_tokens;
         one->limit = most < how.max_tokens ? (uint32_t)most : how.max_tokens;
-        if (one->count > MOST_READ || one->limit > session->tokens) code = NAME_TOO_LONG;
+        if (!one->count || one->count > MOST_READ || one->limit > session->tokens) code = NAME_TOO_LONG;
         if (code) break;
         at += one->count, keys += padded(one->count);
     }
@@ -438,7 +481,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
     begin_cells(model, &of, x, stride, session->sources, group);
     code = search_all(model, session, &of, group, &how);
     for (uint32_t k = 0; !code && k < group; k++)
-        write_answers(model, &of, session->sources + k, &how, of.texts + k * how.n_best * of.width * LONGEST,
+        write_answers(model, &of, session->sources + k, &how, of.texts + k * how.n_best * of.width * LONGEST_WRITTEN,
                       answers + k * how.n_best);
     return code ? code : (int)group;
 }

@@ -1,4 +1,4 @@
-"""An encoder–decoder with recurrent layers as C: characters of texts and names, attention, and the search."""
+"""An encoder–decoder with recurrent layers as C: tokens of texts and names, attention, and the search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.exchange.c.printing import Parts, Weights, c_array, character_table, printed_step, ranges, texts, vocabulary
+from ensue.exchange.c.printing import Parts, Weights, c_array, printed_step, ranges, vocabulary
+from ensue.exchange.c.tokens import lexer_pieces, symbol, token_texts
 from ensue.exchange.c.word_layers import WIDE, Steps, in_order, layer_table, widened
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
@@ -25,7 +26,9 @@ from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.task import longest_read
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
 from ensue.text.characters import CharacterTokenizer
+from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizers import Tokenizer
+from ensue.text.utf8 import ByteTokenizer
 from ensue.text.vocabulary import Vocabulary
 from ensue.text.words import WordTokenizer
 from ensue.types import State
@@ -107,8 +110,9 @@ def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
     search = pipeline.search
     constants: dict[str, Any] = {
         "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": begun.d_memory,
-        "AT_SOURCES": weights.add(model.source.weight * model.source.scale),
-        "AT_TARGETS": weights.add(model.target.weight * model.target.scale),
+        "AT_SOURCES": weights.add_rows(model.source.weight * model.source.scale),
+        "AT_TARGETS": weights.add_rows(model.target.weight * model.target.scale),
+        "SOURCE_TOKENS": model.source.vocabulary_size,
         "FEEDS": int(any(isinstance(part, InputFeeding) for part in in_order(model.decoder))),
         "READS_CONTEXT": int(attentional is None), "IS_IN_HALVES": int(begun.bidirectional),
         "RATIO": repr(float(pipeline.ratio)), "MORE_TOKENS": MORE_TOKENS, "MOST_READ": longest_read(pipeline.recipe)[0],
@@ -120,19 +124,19 @@ def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
     steps = Steps(weights, SOURCES)
     table = layer_table(model.encoder, steps, constants)
     constants |= steps.sizes()
-    tables = _coded(coder, weights, constants)
-    tables += c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search.forbidden])
+    forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search.forbidden])
+    pieces = [
+        *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"), *_coded(coder, weights, constants), forbidden,
+        *("layers.h", "mixing.h"), *(step.text for step in steps.steps), table,
+        *_printed(model, begun, attentional, weights, constants), "transducing.h",
+    ]  # fmt: skip
     return Parts(
         constants,
-        [
-            *("stored.h", "rows.h", "utf8.h", "points.h", "lexicon.h", "layers.h"),
-            *(step.text for step in steps.steps), table,
-            *_printed(model, begun, attentional, weights, constants), tables, "transducing.h",
-        ],
+        [*dict.fromkeys(pieces)],
         interface="transducing",
-        numbers={"TEXTS": pipeline.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
+        said={"TEXTS": pipeline.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
         usage=USAGE,
-    )  # fmt: skip
+    )
 
 
 def _decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer | None]:
@@ -185,7 +189,7 @@ def _printed(
         "AT_QUERY": d_cells if cells.has_queries else 0, "D_FED": scores.d_fed, "TARGETS": model.vocabulary_size,
         "WIDE_TARGETS": scores.d_out, "CELLS_HOISTED": steps[0].hoisted, "SCORES_HOISTED": steps[1].hoisted,
         "LEAVES": steps[0].leaves, "WORK": max(*(step.work for step in steps), begin.shape[1]),
-        "WIDE_STARTS": begin.shape[1], "AT_BEGIN": weights.add(begin),
+        "WIDE_STARTS": begin.shape[1], "AT_BEGIN": weights.add_matrix(begin),
         "AT_BEGIN_BIAS": weights.add(torch.cat([start.bias for start in starts])),
         "ATTENTION": ATTENTIONS[type(attention)] if attention else 0, "HAS_VALUES": int(has_values),
         "HEADS": attention.num_heads if attention else 1, "SCALE": repr(float(attention.scale if attention else 1)),
@@ -194,40 +198,37 @@ def _printed(
     if memory is not None:
         wide = widened(memory.weight)
         bias = torch.zeros(memory.out_features) if memory.bias is None else memory.bias
-        constants |= {"WIDE_MEMORY": wide.shape[1], "AT_MEMORY": weights.add(wide), "AT_MEMORY_BIAS": weights.add(bias)}
+        constants |= {"WIDE_MEMORY": wide.shape[1], "AT_MEMORY": weights.add_matrix(wide)}
+        constants["AT_MEMORY_BIAS"] = weights.add(bias)
     if isinstance(attention, AdditiveAttention):
         constants["AT_VECTOR"] = weights.add(attention.vector.weight)
     return [*(step.text for step in steps), c_array("int", "LEAF_WIDTHS", widths)]
 
 
-def _coded(coder: PairCoder, weights: Weights, constants: dict[str, Any]) -> str:
-    """How texts become ids, and ids a text; the tables in C."""
+def _coded(coder: PairCoder, weights: Weights, constants: dict[str, Any]) -> list[str]:
+    """How texts become ids, and ids a text."""
     source, target = coder.source, coder.target
-    if not isinstance(source.tokenizer, CharacterTokenizer):
-        raise ValueError(f"it reads {source.tokenizer.kind}")
-    if source.tokenizer.lowercase:
-        raise ValueError("texts are lowercased")
-    written = _written(target.tokenizer)
-    at_starts, at_texts = texts(written, weights)
+    lexer = lexer_pieces(source.tokenizer, weights, constants)
+    symbols = [_written(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
     names = max(coder.names, default=-1) + 1
-    constants |= character_table(source.tokenizer, weights) | {
+    constants |= token_texts(target.tokenizer, symbols, weights) | {
+        "ADDS_BLANK": int(source.tokenizer.before == " "), "TAKES_BLANK": int(target.tokenizer.before == " "),
         "SOURCE_END": source.end_id, "SEPARATOR": source.separator_id, "UNKNOWN_NAME": source.unknown_name_id,
         "MOST_TOKENS": coder.source_tokens, "BEGIN": target.begin_id, "END": target.end_id,
-        "AT_STARTS": at_starts, "AT_TEXTS": at_texts, "LONGEST": max(map(len, written)) + 1,
-        "LINE_END": target.tokenizer.start_id, "HAS_BLANKS": int(isinstance(target.tokenizer, WordTokenizer)),
+        "LONGEST_WRITTEN": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
     }  # fmt: skip
     is_name = [int(place in coder.names) for place in range(max(names, 1))]
     found = (
         c_array("uint8_t", "IS_NAME", is_name)
         + f"static const uint32_t BETWEEN[] = {{{ranges(BETWEEN_NAMES.pattern)}}};\n"
     )
-    return found + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights)
+    return [*lexer, found + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 
 
-def _written(tokenizer: Tokenizer) -> list[bytes]:
-    """The text of each id."""
-    is_known = isinstance(tokenizer, CharacterTokenizer) or getattr(tokenizer, "splitter", "") == "whitespace"
-    if not is_known:
-        raise ValueError(f"it writes {tokenizer.kind}")
-    found = (tokenizer.decoder().feed(id) for id in range(tokenizer.vocabulary_size))
-    return [text.encode("utf-8", "surrogatepass") for text in found]
+def _written(tokenizer: Tokenizer, id: int) -> bytes:
+    """The text of a token; of subwords and bytes, those of it."""
+    if isinstance(tokenizer, ByteTokenizer | SubwordTokenizer):
+        return symbol(tokenizer, id)
+    if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
+        return tokenizer.decoder().feed(id).encode("utf-8", "surrogatepass")
+    raise ValueError(f"it writes {tokenizer.kind}")

@@ -62,76 +62,73 @@ static void print_line(const char *text, size_t size) {
     putchar('\n');
 }
 
+@READ_LINES@
 enum { WINDOW = 64, NOT_CUT = 1 };
 
-/* The lines that are read, one behind the other, and what has to be known to answer them. */
+/* Lines without their ends, and what has to be known to answer them. */
 typedef struct {
-    char *text;
+    lines waiting;
+    size_t ends[WINDOW], count, room;
     NAME_session *session;
-    size_t text_room, room, size, ends[WINDOW], count;
-    unsigned long lines; /* those that are answered */
+    unsigned long answered;
     NAME_search how;
 } buffers;
+
+/* A session for lines of so many bytes, and more of them if there can be one. */
+static int make_room(const NAME_model *model, buffers *of, size_t longest) {
+    for (of->room = 1 << 10; of->room < longest;) of->room *= 2;
+    size_t needed = NAME_session_size(of->room, of->how.max_tokens);
+    if (!needed) needed = NAME_session_size(of->room = longest, of->how.max_tokens);
+    free(of->session);
+    of->session = needed ? malloc(needed) : NULL;
+    if (!of->session) return needed ? NAME_MEMORY : NAME_TOO_LONG;
+    return NAME_begin(model, of->session, of->room, of->how.max_tokens);
+}
 
 /* Answers the lines. The session grows with the longest one. */
 static int answer(const NAME_model *model, buffers *of) {
     static NAME_text texts[WINDOW * NAME_TEXTS];
     NAME_answer answers[NAME_ROWS];
-    size_t cut = 0, longest = 0, needed = 0;
+    size_t cut = 0, longest = 0;
     for (size_t begin = 0; cut < of->count; begin = of->ends[cut++]) {
         size_t size = of->ends[cut] - begin;
-        if (!cut_line(of->text + begin, size, texts + cut * NAME_TEXTS)) break;
+        if (!cut_line(of->waiting.text + begin, size, texts + cut * NAME_TEXTS)) break;
         longest = size > longest ? size : longest;
     }
-    if (!of->session || longest > of->room) {
-        for (of->room = 1 << 10; of->room < longest;) of->room *= 2;
-        needed = NAME_session_size(of->room, of->how.max_tokens);
-        if (!needed) needed = NAME_session_size(of->room = longest, of->how.max_tokens);
-        free(of->session);
-        of->session = needed ? malloc(needed) : NULL;
-        if (!of->session) return needed ? NAME_MEMORY : NAME_TOO_LONG;
-        int code = NAME_begin(model, of->session, of->room, of->how.max_tokens);
-        if (code) return code;
-    }
-    for (size_t done = 0; done < cut;) {
+    int code = !of->session || longest > of->room ? make_room(model, of, longest) : NAME_OK;
+    for (size_t done = 0; !code && done < cut;) {
         int count = NAME_transduce(model, of->session, texts + done * NAME_TEXTS, cut - done, &of->how, answers);
+        if (count == NAME_TOO_LONG && of->room < 3 * longest) { /* of bytes that are not UTF-8 */
+            code = make_room(model, of, 3 * longest);
+            continue;
+        }
         if (count < 0) return count;
         for (size_t k = 0; k < (size_t)count * of->how.n_best; k++) {
             if (!answers[k].text) continue;
-            if (of->how.n_best > 1) printf("%lu\t%.4f\t", of->lines + k / of->how.n_best + 1, answers[k].score);
+            if (of->how.n_best > 1) printf("%lu\t%.4f\t", of->answered + (unsigned long)(k / of->how.n_best) + 1, answers[k].score);
             print_line(answers[k].text, answers[k].size);
         }
-        done += (size_t)count, of->lines += (size_t)count;
+        done += (size_t)count, of->answered += (size_t)count;
     }
-    if (cut < of->count) return NOT_CUT;
-    of->size = of->count = 0;
-    return NAME_OK;
+    if (!code && cut < of->count) return NOT_CUT;
+    of->waiting.size = of->count = 0;
+    return code;
 }
 
 static int run(const NAME_model *model, int argc, char **argv) {
-    buffers of = {.text = malloc(1 << 12), .text_room = 1 << 12, .how = NAME_usual()};
-    int code = of.text ? NAME_OK : NAME_MEMORY;
+    buffers of = {.how = NAME_usual()};
+    size_t end;
+    int code = NAME_OK, found = 1;
     read_options(argc, argv, &of.how);
-    for (int sign = 0, is_first = 1; !code && sign != EOF;) {
-        size_t begin = of.count ? of.ends[of.count - 1] : 0;
-        sign = getc(stdin);
-        if (sign != EOF) of.text[of.size++] = (char)sign;
-        if (of.size == 3 && is_first && !memcmp(of.text, "\xEF\xBB\xBF", 3)) of.size = 0, is_first = 0;
-        if (sign == '\n' || (sign == EOF && of.size > begin)) {
-            of.size -= sign == '\n';
-            of.size -= sign == '\n' && of.size > begin && of.text[of.size - 1] == '\r';
-            of.ends[of.count++] = of.size, is_first = 0;
-        }
-        if (of.count == WINDOW || sign == EOF) code = answer(model, &of);
-        if (!code && of.size == of.text_room) {
-            char *larger = of.text_room > SIZE_MAX / 2 ? NULL : realloc(of.text, 2 * of.text_room);
-            if (!larger) code = NAME_MEMORY;
-            else of.text = larger, of.text_room *= 2;
-        }
+    while (!code && found > 0) {
+        found = next_line(&of.waiting, &end);
+        if (found > 0) of.ends[of.count++] = of.waiting.size -= end;
+        if (of.count == WINDOW || !found) code = answer(model, &of);
     }
+    if (found < 0) code = found;
     free(of.session);
-    free(of.text);
+    free(of.waiting.text);
     if (code != NOT_CUT) return code ? failed(code) : 0;
-    fprintf(stderr, "NAME: line %lu: expected %d texts with tabs between them\n", of.lines + 1, NAME_TEXTS);
+    fprintf(stderr, "NAME: line %lu: expected %d texts with tabs between them\n", of.answered + 1, NAME_TEXTS);
     return 2;
 }

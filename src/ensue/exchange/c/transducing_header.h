@@ -35,8 +35,8 @@ typedef struct {
 NAME_search NAME_usual(void);
 
 /* The bytes of a session for texts of so many bytes together, and answers of so many tokens: of the search's most. 0 for
- * more than 1,000,000 of one, or more than a size can say. Sources are read side by side as far as there is room, which is
- * faster. */
+ * more than 1,000,000 of one, or more than a size can say. A byte that is not UTF-8 may count as three. Sources are read
+ * side by side as far as there is room, which is faster. */
 size_t NAME_session_size(size_t bytes, size_t tokens);
 
 /* Makes `session` one of this model for so many bytes and tokens. */

@@ -148,4 +148,4 @@ def transformer_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str,
     )
     steps = [text.replace("_PART", f"_{number}") for text, number in texts.items()]
     listed = "static const struct {\n    " + members + "\n} PARTS[] = {\n" + ",\n".join(table) + "};\n"
-    return constants, [*steps, listed, "attention.h", "transformer.h"]
+    return constants, [*steps, listed, "mixing.h", "attention.h", "transformer.h"]

@@ -39,7 +39,7 @@ Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]
 
 
 class Page(NamedTuple):
-    """The part of a task: files beside this one, and the numbers of its HTML.
+    """The part of a task: files beside this one, and the numbers of its HTML, which come from a pipeline.
 
     `NAME.c` has the functions that WebAssembly exports, `NAME.js` the class `Model`, `NAME.d.ts` its types, `NAME.html`
     and `NAME.page.js` the page, `NAME.md` examples.
@@ -49,18 +49,27 @@ class Page(NamedTuple):
     numbers: Callable[[Any], dict[str, Any]]
 
 
-def _of_language(recipe: Any) -> dict[str, Any]:
-    kind = recipe.tokenizer.kind
+def _of_language(pipeline: Any) -> dict[str, Any]:
+    kind = pipeline.tokenizer.kind
     return {
-        "token": {"characters": "character", "bytes": "byte"}.get(kind, "word"),
-        "length": 60 if kind == "words" else 400,
+        "token": {"characters": "character", "bytes": "byte", "bpe": "subword"}.get(kind, "word"),
+        "length": {"words": 60, "bpe": 120}.get(kind, 400),
     }
+
+
+def _examples(pipeline: Any) -> list[str]:
+    """A text for each field of an encoder–decoder: of characters that it knows, or a name."""
+    coder = pipeline.coder
+    known, names = coder.source.tokenizer, coder.source.names.symbols
+    text = next((text for text in ("example", "EXAMPLE") if known.unknown_id not in known.encode(text)), "")
+    return [(names or [""])[0] if place in coder.names else text for place in range(pipeline.num_texts)]
 
 
 PAGES = {
     "language-modeling": Page("language", _of_language),
-    "labeling": Page("tagging", lambda recipe: {}),
-    "classification": Page("classes", lambda recipe: {}),
+    "labeling": Page("tagging", lambda pipeline: {}),
+    "classification": Page("classes", lambda pipeline: {}),
+    "sequence-to-sequence": Page("transducing", lambda pipeline: {"examples": _examples(pipeline)}),
 }
 
 
@@ -70,7 +79,6 @@ def export_web(run: RunDirectory, out: Path) -> list[str]:
     Raises EnsueError for a run that cannot be printed as C, or without the package ziglang, and DataError for a
     directory with other files.
     """
-    check_compiler()
     name = name_for(out)
     contents = page_files(run, name, compiled)
     put(contents, out)
@@ -82,8 +90,9 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
     """The files by their names. Raises EnsueError for a run that has no page, or cannot be printed as C."""
     card, recipe = card_of(run), run.recipe
     if recipe.task not in PAGES:
-        raise EnsueError(f"{run.path}: a {recipe.what} has no page; language models, taggers and classifiers have one")
-    (code, *_), page = printed(run, name), PAGES[recipe.task]
+        have = "language models, and taggers, classifiers and encoder-decoders of texts, have one"
+        raise EnsueError(f"{run.path}: a {recipe.what} has no page; {have}")
+    (code, _, pipeline), page = printed(run, name), PAGES[recipe.task]
     script = module(code, name, page.name, compile)
     said: dict[str, Any] = {
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": license_in(card), "version": VERSION,
@@ -94,7 +103,7 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
         style=Markup(file_text("style.css")),
         script=Markup("".join([script, _piece("page.js", name), _piece(f"{page.name}.page.js", name)])),
         **said,
-        **page.numbers(recipe),
+        **page.numbers(pipeline),
     )
     types = {"exports": {".": {"types": f"./{name}.d.ts", "default": f"./{name}.js"}}, "types": f"./{name}.d.ts"}
     package = {"name": name.lower(), "version": "1.0.0", "type": "module", **types}
@@ -133,15 +142,17 @@ def check_compiler() -> None:
 
 
 def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
-    """The WebAssembly of the file `WHOLE`. Raises EnsueError with what the compiler said."""
+    """The WebAssembly of the file `WHOLE`. Raises EnsueError without ziglang, or with what this said."""
+    check_compiler()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, content in code.items():
             (folder / file).write_bytes(content)
-        command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *options, "-o", "page.wasm", WHOLE, "-lm"]
+        files = ["-o", str(folder / "page.wasm"), str(folder / WHOLE), "-lm"]
+        command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *options, *files]
         environment = os.environ | {"ZIG_LOCAL_CACHE_DIR": str(folder / "cache")}
         try:
-            subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=SECONDS)
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=SECONDS)
         except subprocess.CalledProcessError as error:
             lines = error.stderr.decode(errors="replace").strip().splitlines() or [f"status {error.returncode}"]
             raise EnsueError(f"ziglang cannot compile the model: {lines[0]}") from None

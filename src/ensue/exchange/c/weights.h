@@ -74,6 +74,9 @@ const char *NAME_message(int code) {
         case NAME_BAD_STATE: return "these bytes are no state of this model";
         case NAME_NUMBERS: return "the scores are not finite";
         case NAME_TOO_LONG: return "a text is too long for the memory that is given, or for the model";
+#ifdef MORE_MESSAGES
+        MORE_MESSAGES
+#endif
     }
     return code < 0 ? "an unknown error" : "no error";
 }

@@ -139,8 +139,9 @@ def layer_table(layers: SequenceLayer, steps: Steps, constants: dict[str, Any]) 
         if not all(each.is_causal and any(True for _ in leaves(each.init_state(1))) for each in both):
             raise ValueError("its layers are not recurrent")
         merge = MERGES[inner.merge] if isinstance(inner, Bidirectional) else 0
-        passes = ", ".join(map(steps.add, both * (2 // len(both))))
-        rows.append(f"    {{{passes}, {len(both)}, {merge}, {int(inner is not layer)}, {inner.d_out}}}")
+        passes = [*map(steps.add, both)] * (2 // len(both))
+        constants.setdefault("FIRST_HOISTED", sum(step.hoisted for step in steps.steps))
+        rows.append(f"    {{{', '.join(passes)}, {len(both)}, {merge}, {int(inner is not layer)}, {inner.d_out}}}")
         widths.append(len(both) * both[0].d_out)
     constants |= {"NUM_LAYERS": len(rows), "D_HEAD": layers.d_out, "MOST_LAYER": max(widths)}
     return "static const layer LAYERS[] = {\n" + ",\n".join(rows) + "};\n"

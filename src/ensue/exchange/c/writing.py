@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +13,23 @@ from numpy.typing import NDArray
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.exchange.c.classifying import classifier_parts
-from ensue.exchange.c.precision import F32, PRECISIONS, PROOFS, measured
-from ensue.exchange.c.printing import (
-    Parts,
-    TokenScores,
-    Weights,
-    character_table,
-    checksum,
-    printed_step,
-    ranges,
-    texts,
-)
+from ensue.exchange.c.frames import frame_classifier_parts, frame_tagger_parts
+from ensue.exchange.c.precision import F32, PRECISIONS, measured
+from ensue.exchange.c.printing import Parts, TokenScores, Weights, checksum, piece, printed_step
 from ensue.exchange.c.tagging import tagger_parts
+from ensue.exchange.c.tokens import lexer_pieces, symbol, token_texts
 from ensue.exchange.c.transducing import transducer_parts
 from ensue.exchange.c.transformer import transformer_parts
 from ensue.exchange.exported import new_directory
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
-from ensue.text.characters import CharacterTokenizer
 from ensue.text.tokenizer import Tokenizer
-from ensue.text.utf8 import ByteTokenizer
-from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords
 from ensue.version import VERSION
 
 CAN = (
-    "C has language models with recurrent layers or Transformers whose tokens are characters, bytes or words, taggers "
-    "of words with recurrent layers, classifiers of texts with such layers or by n-grams, and encoder-decoders of "
-    "characters with such layers"
+    "C has language models with recurrent layers or Transformers whose tokens are characters, bytes, subwords of bytes "
+    "or words, taggers of words or frames with recurrent layers, classifiers of them with such layers or of texts by "
+    "n-grams, and encoder-decoders of such tokens with recurrent layers"
 )
 _CARD = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
@@ -53,10 +42,10 @@ USAGE = """\
 LANGUAGE = "language-modeling"
 _TAKEN = re.compile(
     "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
-    "immintrin|math|stddef|stdint|stdio|stdlib|string|at|cut|end|expression|is|lexer|mark|most|reads|utf8|wide|word"
+    "immintrin|math|stddef|stdint|stdio|stdlib|string|add|at|cut|end|expression|filter|is|lexer|make|mark|merges|most|"
+    "next|read|reads|subwords|usual|utf8|wide|word"
 )
 """Files beside a model, targets of CMake, libraries and headers, and beginnings of names inside of the C file."""
-CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
 
 
 def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: str = F32) -> list[str]:
@@ -83,8 +72,6 @@ def printed(
     """
     if run.recipe.task not in TASKS:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
-    if precision != F32 and run.recipe.task not in PROOFS:
-        raise EnsueError(f"{run.path}: a {run.recipe.what}; precision is for language models, taggers and classifiers")
     import torch  # noqa: PLC0415
 
     pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
@@ -145,45 +132,49 @@ def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False)
     texts = [about + '#include "NAME.h"\n', piece("prelude.h"), "\n".join(define)]
     texts += [_embedded(numbers)] * embed
     texts += map(piece, ["engine/functions.h", "weights.h"])
-    texts += [piece(part) if part.endswith(".h") else part for part in parts.pieces]
+    whole = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
+    texts += [piece(whole.get(part, part)) if part.endswith(".h") else part for part in parts.pieces]
     files_of = {
-        "NAME.h": header(parts.interface, parts.numbers),
+        "NAME.h": header(parts.interface, parts.said),
         "NAME.c": "\n".join(texts),
-        "example.c": _framed("example.c", f"{parts.interface}_example.c", "@TASK@"),
+        "example.c": _framed("example.c", f"{parts.interface}_example.c", "@TASK@", parts.said),
         **{file: piece(file) for file in ("Makefile", "CMakeLists.txt")},
     }
     found = {file.replace("NAME", name): text.replace("NAME", name).encode() for file, text in files_of.items()}
     return found if embed else found | {f"{name}.weights": numbers.tobytes()}
 
 
-def header(interface: str, numbers: dict[str, int]) -> str:
+def header(interface: str, said: dict[str, Any]) -> str:
     """NAME.h of a task."""
-    text = _framed("header.h", f"{interface}_header.h", "@INTERFACE@")
-    for key, number in numbers.items():
-        text = text.replace(f"@{key}@", str(number))
-    return text
+    return _framed("header.h", f"{interface}_header.h", "@INTERFACE@", said)
 
 
-def _framed(frame: str, inside: str, place: str) -> str:
+def _framed(frame: str, inside: str, place: str, said: dict[str, Any]) -> str:
     """A file that all tasks share, with what a task adds: the comment at the beginning, and the rest."""
     about, end, rest = piece(inside).partition("*/\n")
-    return piece(frame).replace("@ABOUT@", about + end).replace(place, rest.strip("\n"))
+    text = piece(frame).replace("@ABOUT@", about + end).replace(place, rest.strip("\n"))
+    for key, part in (said | {"READ_LINES": piece("lines_example.c")}).items():
+        text = text.replace(f"@{key}@", str(part))
+    return text
 
 
 def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> Parts:
     """The parts of a language model. Raises as `written`."""
-    if tokenizer.lowercase:
-        raise ValueError("texts are lowercased")
-    more, layers = (recurrent_parts if model.context is None else transformer_parts)(model, weights)
-    constants = more | _constants(model, tokenizer, weights)
-    tables = _tables(tokenizer, weights, constants)
-    kinds = {CharacterTokenizer: ("points.h", "characters.h"), ByteTokenizer: ("bytes.h",), WordTokenizer: ("words.h",)}
-    layers = ["sampling.h", *layers, "language.h"]
+    constants, layers = (recurrent_parts if model.context is None else transformer_parts)(model, weights)
+    size = tokenizer.vocabulary_size
+    constants |= token_texts(tokenizer, [symbol(tokenizer, id) for id in range(size)], weights) | {
+        "D_VECTOR": model.features.d_out,
+        "SCALE": model.features.scale,
+        "START": tokenizer.start_id,
+        "HAS_UNKNOWN": int(tokenizer.unknown_id == 0),
+        "AT_VECTORS": weights.add_rows(model.features.weight),
+    }
+    lexer = lexer_pieces(tokenizer, weights, constants)
     return Parts(
         constants,
-        ["stored.h", "products.h", "utf8.h", "sink.h", tables, *kinds[type(tokenizer)], *layers],
+        ["stored.h", "rows.h", "utf8.h", "sink.h", *lexer, "sampling.h", *layers, "blanks.h", "language.h"],
         interface="language",
-        numbers={"VOCABULARY": tokenizer.vocabulary_size, "CONTEXT": model.context or 0},
+        said={"VOCABULARY": size, "CONTEXT": model.context or 0},
         usage=USAGE,
     )
 
@@ -207,76 +198,14 @@ TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
     "classification": classifier_parts,
     "labeling": tagger_parts,
     "sequence-to-sequence": transducer_parts,
+    "frame-classification": frame_classifier_parts,
+    "frame-labeling": frame_tagger_parts,
 }
 """The parts of the model of a task."""
 
 
 def _place(embed: bool) -> str:
     return "this file" if embed else "NAME.weights"
-
-
-def piece(name: str) -> str:
-    """A file of this folder, or of the engine."""
-    package, _, file = name.rpartition("/")
-    place = files("ensue") / "engine" if package else files("ensue.exchange.c")
-    return (place / file).read_text(encoding="utf-8")
-
-
-def _constants(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> dict[str, Any]:
-    symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
-    at_starts, at_texts = texts(symbols, weights)
-    return {
-        "D_VECTOR": model.features.d_out,
-        "SCALE": model.features.scale,
-        "START": tokenizer.start_id,
-        "HAS_UNKNOWN": int(tokenizer.unknown_id == 0),
-        "IS_WORDS": int(isinstance(tokenizer, WordTokenizer)),
-        "AT_VECTORS": weights.add_rows(model.features.weight),
-        "AT_STARTS": at_starts,
-        "AT_TEXTS": at_texts,
-    }
-
-
-def _symbol(tokenizer: Tokenizer, id: int) -> bytes:
-    """The bytes that stand in a text for a token."""
-    if isinstance(tokenizer, ByteTokenizer):
-        return bytes([id])
-    return tokenizer.symbol(id).encode("utf-8", "surrogatepass")
-
-
-def _tables(tokenizer: Tokenizer, weights: Weights, constants: dict[str, Any]) -> str:
-    """The tables of a tokenizer in C; what is long is added to the weights."""
-    if isinstance(tokenizer, CharacterTokenizer):
-        constants |= character_table(tokenizer, weights)
-    elif isinstance(tokenizer, WordTokenizer):
-        symbols = [_symbol(tokenizer, id) for id in range(tokenizer.vocabulary_size)]
-        order = sorted(range(len(symbols)), key=symbols.__getitem__)
-        kinds = bytes(_kind(tokenizer, id) for id in range(len(symbols)))
-        constants |= {
-            "IS_SIMPLE": int(tokenizer.splitter == "simple"),
-            "LINE_END": tokenizer.start_id,
-            "LONGEST": max(map(len, symbols)),
-            "AT_ORDER": weights.add(np.array(order, np.uint32)),
-            "AT_KINDS": weights.add(kinds),
-        }
-        marks, digits = ranges(f"[{PUNCTUATION}]"), ranges(r"\d")
-        return f"static const uint32_t MARKS[] = {{{marks}}};\nstatic const uint32_t DIGITS[] = {{{digits}}};\n"
-    elif not isinstance(tokenizer, ByteTokenizer):
-        raise ValueError(f"its tokens are {tokenizer.kind}")
-    return ""
-
-
-def _kind(tokenizer: WordTokenizer, id: int) -> int:
-    """How a word is written beside others: bits."""
-    word = tokenizer.word(id)
-    if word == "\n":
-        return ENDS_LINE
-    if tokenizer.splitter != "simple":
-        return 0
-    if word in QUOTES:
-        return QUOTE
-    closes, opens = WrittenWords(joins_marks=True).sides(word)
-    return CLOSES * closes | OPENS * opens
 
 
 def _embedded(numbers: NDArray[np.uint32]) -> str:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advanced, numbered
+from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advanced, numbered, turned
 from ensue.nn.draws import draws_for_others, dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
@@ -139,11 +139,11 @@ class MultiHeadAttention(Parallel):
     ) -> tuple[Float[Tensor, "B T d_out"], KVState]:
         if state is not None and not self.is_causal:
             raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
-        state = self.init_state(len(x)) if state is None else state
+        is_first, state = state is None, self.init_state(len(x)) if state is None else state
         queries, keys, values = self._heads(blank(x, mask))
         if self.rotary is not None:
-            positions = numbered(state.position, x.shape[1])
-            queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
+            positions = numbered(state.position[:1] if is_first else state.position, x.shape[1])
+            queries, keys = turned(self.rotary.table(positions, queries.dtype), queries, keys)
         before, from_start = state, state.keys.shape[2] == 0
         state = self._extended(before, keys, values, mask)
         # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.

@@ -6,6 +6,7 @@ prefix.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any, NamedTuple
 
@@ -14,6 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.engine import passes
+from ensue.engine.products import in_parts, worth_threads
+from ensue.engine.storage import address
 from ensue.errors import ContextError
 from ensue.nn.border import expect
 from ensue.nn.layer import Parallel
@@ -204,7 +208,51 @@ class Rotary(nn.Module):
         """Queries or keys `x`, rotated by their `positions`."""
         expect("Rotary", "x", x, ("rows", "heads", "positions", self.frequencies.d))
         expect("Rotary", "positions", positions, (x.shape[0], x.shape[2]), int, like=x)
-        angles = self.frequencies.angles(positions).unsqueeze(1)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+        return turned(self.table(positions, x.dtype), x)[0]
+
+    def table(self, positions: Int[Tensor, "B T"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The cosines and sines (B, T, d_head / 2) of the angles at `positions`."""
+        angles = self.frequencies.angles(positions)
+        return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def turned(table: tuple[Tensor, Tensor], *heads: Float[Tensor, "B H T d"], back: bool = False) -> tuple[Tensor, ...]:
+    """`heads` with neighbors 2i and 2i+1 turned by angles of each row, or of one row for all; `back`: the other way."""
+    functions = [passes(x) for x in heads]
+    if all(functions):
+        return _Turned.apply(functions[0], table, back, *heads)  # type: ignore[no-any-return, no-untyped-call]
+    return tuple(_turned_in_torch(x, *(part.unsqueeze(1) for part in table), back=back) for x in heads)
+
+
+def _turned_in_torch(x: Tensor, cos: Tensor, sin: Tensor, *, back: bool) -> Tensor:
+    sin, even, odd = -sin if back else sin, x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).reshape(x.shape)
+
+
+def _turned_in_c(functions: ctypes.CDLL, x: Tensor, cos: Tensor, sin: Tensor, *, back: bool) -> Tensor:
+    x = x if x.stride(3) == 1 else x.contiguous()
+    (batch, heads, length, d), rows = x.shape, len(cos)
+    y, size = x.new_empty(x.shape), (1 if rows == 1 else batch, length, d // 2)
+    tables = [address("angles", table, x.dtype, size) for table in (cos, sin)]
+    sizes = (ctypes.c_int64 * 3)(heads, *size[1:])
+    strides = (ctypes.c_int64 * 4)(*x.stride()[:3], cos.stride(0) * (rows > 1))
+    given = sizes, strides, *tables, -1 if back else 1, x.data_ptr(), y.data_ptr(), x.dtype == torch.bfloat16
+    in_parts(batch, lambda first, last, _: functions.turned(first, last, *given), most=worth_threads(x))
+    return y
+
+
+class _Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, functions: ctypes.CDLL, table: tuple[Tensor, Tensor], back: bool, *heads: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.table, ctx.back = table, back
+        return tuple(_turned_in_c(functions, x, *table, back=back) for x in heads)
+
+    @staticmethod
+    def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, None, *turned(ctx.table, *errors, back=not ctx.back)
+
+    @staticmethod
+    def jvp(ctx: Any, *changes: Any) -> tuple[Tensor, ...]:
+        return turned(ctx.table, *changes[3:], back=ctx.back)

@@ -19,6 +19,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ensue.engine import passes
+from ensue.engine.products import in_parts, worth_threads
+from ensue.engine.storage import address
 from ensue.nn.border import expect
 
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
@@ -114,12 +117,11 @@ def _chunked(
     exact = _at_least_float32(weight.dtype)
     drows, dcolumns = torch.empty_like(rows), weight.new_zeros(columns.shape, dtype=exact)
     total = weight.new_zeros((), dtype=exact)
-    size, block = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight)), max(1, BLOCK_ELEMENTS // len(weight))
+    size = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight))
     for start in range(0, len(h), size):
-        chunk, wanted = rows[start : start + size], targets[start : start + size].unsqueeze(1)
+        chunk, wanted = rows[start : start + size], targets[start : start + size]
         logits = chunk @ columns.t()
-        for first in range(0, len(chunk), block):
-            total += _to_gradient(logits[first : first + block], wanted[first : first + block], smoothing)
+        total += _to_gradient(logits, wanted, smoothing)
         if with_gradients:
             drows[start : start + size] = logits @ columns
             dcolumns += logits.t() @ chunk
@@ -128,7 +130,30 @@ def _chunked(
 
 
 def _to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
-    """The sum of the rows' nats. Replaces `logits` (n, V) by the gradient of the nats.
+    """The sum of the rows' nats. Replaces `logits` (n, V) by the gradient of the nats: in C, or a block at a time."""
+    functions = passes(logits)
+    if functions is not None and wanted.min() >= 0 and wanted.max() < logits.shape[1]:
+        (n, words), workers = logits.shape, worth_threads(logits)
+        nats, room = (torch.empty(sizes, dtype=torch.float32) for sizes in ((n,), (workers, words)))
+        targets = address("targets", wanted, torch.int64, (n,))
+        scores = address("logits", logits, logits.dtype, (n, words)), logits.dtype == torch.bfloat16
+
+        def work(first: int, last: int, worker: int) -> None:
+            own = room[worker].data_ptr(), nats.data_ptr()
+            functions.surprisals(first, last, words, smoothing, targets, *own, *scores)
+
+        in_parts(n, work, most=workers)
+        return nats.sum()
+    total = logits.new_zeros((), dtype=_at_least_float32(logits.dtype))
+    block = max(1, BLOCK_ELEMENTS // logits.shape[1])
+    for start in range(0, len(logits), block):
+        rows = slice(start, start + block)
+        total += _block_to_gradient(logits[rows], wanted[rows].unsqueeze(1), smoothing)
+    return total
+
+
+def _block_to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
+    """`_to_gradient` in torch.
 
     The largest probability of a softmax is 1 over its sum of exponentials, and the nats need the logarithm of this sum.
     """

@@ -68,7 +68,7 @@ class FrameParts(ModelParts):
     def features(self, recipe: FramesRecipe) -> FrameFeatures:
         """The features of the model."""
         mean, deviation = (torch.tensor(part, dtype=torch.float64) for part in (self.seen.mean, self.seen.deviation))
-        return FrameFeatures(recipe.features, mean, deviation)
+        return FrameFeatures(recipe.features, mean, deviation, is_sound=self.seen.shape.is_sound)
 
     def files(self) -> dict[str, Any]:
         return {"frames.json": self.seen.to_json()}

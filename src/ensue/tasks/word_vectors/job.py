@@ -41,7 +41,8 @@ class WordVectorsJob(Job[Any]):
     def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
         data = recipe.data
         if not isinstance(recipe.vectors, SampledVectorsTable | CountedVectorsTable):
-            raise RecipeError('vectors.kind is "static", of vectors from elsewhere; expected cbow, skip-gram or glove')
+            kind = recipe.vectors.kind
+            raise RecipeError(f'vectors.kind is "{kind}", of vectors from elsewhere; expected cbow, skip-gram or glove')
         self.vectors = recipe.vectors
         self.source = source = training_source(data)
         self.origins = origins_for(recipe.origins, run)

@@ -43,8 +43,8 @@ class WordVectorParts(TokenizerParts):
 
     def build(self, recipe: WordVectorsRecipe) -> StaticVectors | CountedVectors:
         table, size = recipe.vectors, self.vocabulary_size
-        if table.kind == "glove":
-            return CountedVectors(size, table.d_words)
+        if not isinstance(table, StaticVectorsTable):
+            return (CountedVectors if table.kind == "glove" else StaticVectors)(size, table.d_words)
         kind = StaticVectors if table.kind == "static" else SampledVectors
         if not table.longest_ngram:
             return kind(size, table.d_words)

@@ -67,6 +67,18 @@ class CountedVectorsTable(Table):
     """Rarer pairs have the weight (count / largest_count) to this power."""
 
 
+class DistilledVectorsTable(Table):
+    """The table `[vectors]` of vectors that another run gives to single words (`ensue distill`)."""
+
+    kind: Literal["distilled"]
+    d_words: Size = 256
+    """Numbers in a vector: principal components of the other run's."""
+    smoothing: Annotated[float, Field(ge=0, le=1)] = 1e-4
+    """A vector is multiplied by a / (a + p), where a is this and p the word's share of the text; 0: by 1."""
+    unit_length: bool = True
+    """Whether the vector of a text is divided by its length."""
+
+
 class WordsTable(TokenizerRecipe):
     """The table `[tokenizer]` of word vectors."""
 
@@ -140,13 +152,17 @@ class WordVectorsRecipe(Recipe):
     task: Literal["word-vectors"] = "word-vectors"
     data: WordVectorsData = WordVectorsData()
     tokenizer: WordsTable = WordsTable()
-    vectors: Annotated[SampledVectorsTable | CountedVectorsTable | StaticVectorsTable, Field(discriminator="kind")]
+    vectors: Annotated[
+        SampledVectorsTable | CountedVectorsTable | StaticVectorsTable | DistilledVectorsTable,
+        Field(discriminator="kind"),
+    ]
     senses: SensesTable = SensesTable()
     train: WordVectorsTrain
 
     @model_validator(mode="after")
     def _has_senses(self) -> Self:
-        if self.senses.origin and (self.vectors.kind == "glove" or self.vectors.longest_ngram):
+        is_whole = isinstance(self.vectors, StaticVectorsTable) and not self.vectors.longest_ngram
+        if self.senses.origin and not is_whole:
             raise ValueError("has senses.from, which is for cbow and skip-gram without n-grams")
         return self
 

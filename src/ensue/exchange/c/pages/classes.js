@@ -1,5 +1,5 @@
 
-const TEXT = 8, NUMBER = 4, TOO_LONG = -7;  // bytes of the place and size of a text, and of a number; a code of NAME.h
+const NUMBER = 4, TOO_LONG = -7, TOGETHER = 64;  // bytes of a number; a code of NAME.h; texts
 
 /** A classifier: the labels of texts, with the probabilities of all labels. */
 class Model {
@@ -22,50 +22,50 @@ class Model {
     const [unknown] = Object.keys(others);
     if (unknown) throw new TypeError(`no option "${unknown}"`);
     if (!(typeof atLeast === "number" && atLeast >= 0 && atLeast <= 1)) throw new RangeError(`atLeast = ${atLeast} is no number from 0 to 1`);
-    const all = texts.map(text => this.#bytesOf(text)), work = { place: 0, room: 0 };
+    const parts = texts.flatMap(text => textsOf(text, this.#texts)), found = [], work = { place: 0, room: 0 };
     try {
-      return all.map(parts => this.#classified(parts, atLeast, work));
+      for (let k = 0; k < parts.length; k += TOGETHER * this.#texts)
+        this.#classify(parts.slice(k, k + TOGETHER * this.#texts), atLeast, work, found);
+      return found;
     } finally {
       if (work.room) this.#memory.functions.release(work.place);
     }
   }
 
-  /** A text, or two of them, in UTF-8. */
-  #bytesOf(text) {
-    if (this.isPair !== Array.isArray(text)) throw new TypeError(this.isPair ? "a pair is no array" : "the text is no string");
-    const parts = this.isPair ? text : [text];
-    if (parts.length !== this.#texts) throw new TypeError("a pair does not have two texts");
-    return parts.map(part => new TextEncoder().encode(checkedText(part)));
-  }
-
-  #classified(parts, atLeast, work) {
-    const memory = this.#memory, { functions } = memory, count = this.labels.length;
-    const size = parts.reduce((sum, part) => sum + part.length, 0);
-    const place = memory.allocate(this.#texts * TEXT + 2 * count * NUMBER + size);
+  /** Appends what is said of some texts, one behind the other. */
+  #classify(parts, atLeast, work, found) {
+    const memory = this.#memory, { functions } = memory, texts = parts.length / this.#texts;
+    const numbers = 2 + 2 * this.labels.length, said = memory.allocate(texts * numbers * NUMBER);
+    let place = 0, sizes;
     try {
-      const shares = place + this.#texts * TEXT, labels = shares + count * NUMBER;
-      let numbers = memory.numbers, at = labels + count * NUMBER;
-      parts.forEach((part, k) => {
-        memory.bytes(at, part.length).set(part);
-        numbers.setUint32(place + k * TEXT, at, true);
-        numbers.setUint32(place + k * TEXT + 4, part.length, true);
-        at += part.length;
-      });
-      let words = TOO_LONG;
-      for (let times = 1; words === TOO_LONG && times <= 4; times *= 4) {  // very short words need more
-        this.#enlarge(work, times * size);
-        words = functions.classify(work.place, work.room, place, shares);
+      ({ place, sizes } = memory.putTexts(parts));
+      for (let done = 0, times = 1; done < texts;) {
+        this.#enlarge(work, times * sumOf(sizes.slice(done * this.#texts, (done + 1) * this.#texts)));
+        const at = [place + done * this.#texts * TEXT, texts - done, atLeast, said + done * numbers * NUMBER];
+        const count = functions.classify(work.place, work.room, ...at);
+        if (count === TOO_LONG && times < 4) {  // very short words need more
+          times = 4;
+        } else {
+          done += memory.check(count);
+          times = 1;
+        }
       }
-      memory.check(words);
-      const chosen = memory.check(functions.choose(shares, atLeast, labels));
-      numbers = memory.numbers;
-      const probabilities = Array.from({ length: count }, (_, k) => numbers.getFloat32(shares + k * NUMBER, true));
-      const ids = Array.from({ length: chosen }, (_, k) => numbers.getUint32(labels + k * NUMBER, true));
-      const probability = chosen ? probabilities[ids[0]] : probabilities.reduce((most, share) => Math.max(most, share));
-      return { label: chosen ? this.labels[ids[0]] : null, probability, labels: ids.map(id => this.labels[id]), probabilities, words };
+      const whole = new Int32Array(functions.memory.buffer, said, texts * numbers);
+      const shares = new Float32Array(functions.memory.buffer, said, texts * numbers);
+      for (let at = 0; at < whole.length; at += numbers) found.push(this.#answer(whole, shares, at));
     } finally {
       functions.release(place);
+      functions.release(said);
     }
+  }
+
+  /** A text's answer, which begins at a number of these. */
+  #answer(whole, shares, at) {
+    const words = whole[at], given = whole[at + 1], first = at + 2 + this.labels.length, labels = [], probabilities = [];
+    for (let k = 0; k < given; k++) labels.push(this.labels[whole[at + 2 + k]]);
+    for (let k = 0; k < this.labels.length; k++) probabilities.push(shares[first + k]);
+    const probability = given ? probabilities[whole[at + 2]] : Math.max(...probabilities);
+    return { label: given ? labels[0] : null, probability, labels, probabilities, words };
   }
 
   /** Makes the memory of a call enough for so many bytes. */

@@ -6,14 +6,6 @@ const EXAMPLES = {
 const areas = [of("text"), of("other")], shown = of("shown"), body = shown.querySelector("tbody");
 let turn = 0, answers = [], at = -1;
 
-/** The lines that are not empty, of a model of pairs with the same line of the second texts. */
-function linesOf(model) {
-  const columns = areas.slice(0, model.isPair ? 2 : 1).map(area => area.value.split("\n"));
-  const count = Math.max(...columns.map(lines => lines.length));
-  const all = Array.from({ length: count }, (_, line) => ({ line, parts: columns.map(lines => lines[line] ?? "") }));
-  return all.filter(({ parts }) => parts.some(part => part.trim()));
-}
-
 /** Lines with their answers, some after the others. */
 function* classified(model, lines) {
   for (let k = 0; k < lines.length; k += LINES) {
@@ -24,9 +16,10 @@ function* classified(model, lines) {
 
 /** Classifies what is typed, and shows the line where that was. */
 async function read(model, area) {
-  const mine = ++turn, start = performance.now(), found = [];
+  const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas.slice(0, model.isPair ? 2 : 1));
+  checkLengths(lines);
   const here = area ? area.value.slice(0, area.selectionStart).split("\n").length - 1 : 0;
-  const isWhole = await slowly(classified(model, linesOf(model)), answer => found.push(answer), () => mine === turn);
+  const isWhole = await slowly(classified(model, lines), answer => found.push(answer), () => mine === turn);
   if (!isWhole) return;
   of("wrong").hidden = true;
   answers = found;
@@ -43,8 +36,6 @@ async function read(model, area) {
   if (found.length > SHOWN) of("speed").textContent += `; the first ${SHOWN.toLocaleString("en")} are shown`;
   look(model, Math.max(0, found.findLastIndex(({ line }) => line <= here)));
 }
-
-const clipped = (text, most) => text.length > most ? text.slice(0, most) + " …" : text;
 
 /** Shows the probabilities of a text, and marks it. */
 function look(model, place) {

@@ -5,7 +5,7 @@ export interface Token {
   id: number;
   /** As it stands in the vocabulary. */
   text: string;
-  /** The same in UTF-8; of a model of bytes, one byte. It belongs to the model: do not change it. */
+  /** The same in UTF-8; a byte or a subword may begin or end within a character. It belongs to the model: do not change it. */
   bytes: Uint8Array;
   /** Whether the text is not in the vocabulary, so that `text` stands for it. */
   isUnknown: boolean;

@@ -110,7 +110,10 @@ class State {
         functions.release(place);
       }
     }
-    if (isLast) yield* this.#tokens(this.#memory.check(functions.feed(this.#checked, 0, 0)));
+    for (let count = isLast; count;) {
+      count = this.#memory.check(functions.feed(this.#checked, 0, 0));
+      yield* this.#tokens(count);
+    }
   }
 
   /** Draws the next token, and reads it. */

@@ -5,6 +5,8 @@
 //
 // It runs in browsers, in workers, in Node, Deno and Bun. NAME.d.ts has the types, README.md has examples.
 
+const TEXT = 8, ENCODER = new TextEncoder();  // bytes of the place and size of a text
+
 /** Reads the weights and compiles the code. With `simd` false, code for processors without vector instructions is
  * taken, which has the same results; else it is taken where nothing else runs. */
 export async function load({ simd = true } = {}) {
@@ -51,6 +53,21 @@ class Memory {
     return place;
   }
 
+  /** Some texts in UTF-8 as an array of NAME_text, with their bytes behind it: its place, and the size of each. */
+  putTexts(texts) {
+    const begin = texts.length * TEXT, room = begin + texts.reduce((sum, text) => sum + 3 * text.length, 0);
+    const place = this.allocate(room), bytes = this.bytes(place, room), { numbers } = this;
+    let at = begin;
+    const sizes = texts.map((text, k) => {
+      const { written } = ENCODER.encodeInto(text, bytes.subarray(at));
+      numbers.setUint32(place + k * TEXT, place + at, true);
+      numbers.setUint32(place + k * TEXT + 4, written, true);
+      at += written;
+      return written;
+    });
+    return { place, sizes };
+  }
+
   /** Throws what a number below 0 says. */
   check(code) {
     if (code >= 0) return code;
@@ -63,6 +80,19 @@ class Memory {
     const begin = place >>> 0;
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.slice(begin, bytes.indexOf(0, begin)));
   }
+}
+
+/** A text that is read alone, or an array of `count` texts that are read together. */
+function textsOf(given, count) {
+  if (Array.isArray(given) !== count > 1) throw new TypeError(count > 1 ? `the ${count} texts are no array` : "the text is no string");
+  const parts = count > 1 ? given : [given];
+  if (parts.length !== count) throw new TypeError(`the model reads ${count} texts together, and these are ${parts.length}`);
+  return parts.map(checkedText);
+}
+
+/** The sum of some sizes. */
+function sumOf(sizes) {
+  return sizes.reduce((sum, size) => sum + size, 0);
 }
 
 function checkedText(text) {

@@ -1,6 +1,6 @@
 
 // The page. Long work is cut into slices, so that it stays awake.
-const SLICE = 12;  // milliseconds
+const SLICE = 12, MOST_TYPED = 50_000;  // milliseconds; characters of a line
 const of = id => document.getElementById(id);
 const pause = () => new Promise(done => setTimeout(done));
 
@@ -25,6 +25,23 @@ function element(name, content, kind = "") {
   found.className = kind;
   found.append(content);
   return found;
+}
+
+const clipped = (text, most) => text.length > most ? text.slice(0, most) + " …" : text;
+
+/** The lines that are not empty, each with the same line of the other fields. */
+function linesOf(areas) {
+  const columns = areas.map(area => area.value.split("\n")), count = Math.max(...columns.map(lines => lines.length));
+  const all = Array.from({ length: count }, (_, line) => ({ line, parts: columns.map(lines => lines[line] ?? "") }));
+  return all.filter(({ parts }) => parts.some(part => part.trim()));
+}
+
+/** Throws for a line that would keep the page busy for long. */
+function checkLengths(lines, most = MOST_TYPED) {
+  for (const { line, parts } of lines) {
+    const size = parts.reduce((sum, part) => sum + part.length, 0);
+    if (size > most) throw new RangeError(`line ${line + 1} has ${size.toLocaleString("en")} characters, and the page reads lines of at most ${most.toLocaleString("en")}; the module reads longer ones`);
+  }
 }
 
 function complain(error) {

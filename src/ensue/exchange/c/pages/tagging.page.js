@@ -20,8 +20,10 @@ function* labeled(model, lines) {
 
 async function read(model) {
   const mine = ++turn, start = performance.now(), typed = text.value, found = [];
+  checkLengths(linesOf([text]));
   const isWhole = await slowly(labeled(model, typed.split("\n")), sentence => found.push(...sentence), () => mine === turn);
   if (!isWhole) return;
+  of("wrong").hidden = true;
   [words, whole] = [found, typed];
   const taken = Math.round(performance.now() - start);
   of("speed").textContent = words.length ? `${words.length.toLocaleString("en")} words in ${taken.toLocaleString("en")} ms` : "";

@@ -1,0 +1,74 @@
+"""Two other training files for SCAN, which tell a model more about what its functions do.
+
+A command of SCAN is one or two phrases with "and" or "after" between them. A phrase is a verb or "turn", a direction
+with "opposite" or "around" before it or not, and "twice" or "thrice" or nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from ensue.errors import EnsueError
+
+TIMES = {"twice": 2, "thrice": 3}
+SECOND = "|"
+"""The mark between the actions of two phrases."""
+
+
+def command_and_actions(line: str) -> tuple[str, str]:
+    """The command and the actions of a line of SCAN."""
+    command, mark, actions = line.strip().removeprefix("IN: ").partition(" OUT: ")
+    if not mark:
+        raise EnsueError(f"no line of SCAN: {line!r}")
+    return command, actions
+
+
+def counted(phrase: str) -> Iterator[str]:
+    """The actions of a phrase, with the rounds of "thrice" and the turns of "around" that are to come before them."""
+    words = phrase.split()
+    rounds = TIMES.get(words[-1], 1)
+    verb, *how = words[: len(words) - (rounds > 1)]
+    turn = [f"I_TURN_{how[-1].upper()}"] if how else []
+    act = [] if verb == "turn" else [f"I_{verb.upper()}"]
+    for left in range(rounds, 0, -1):
+        yield f"rounds{left}"
+        if how[:1] == ["around"]:
+            for quarter in range(4, 0, -1):
+                yield from (f"turns{quarter}", *turn, *act)
+        else:
+            yield from (*turn * (2 if how[:1] == ["opposite"] else 1), *act)
+
+
+def with_counters(line: str) -> str:
+    """The line with counters before the actions, as sequences that help to learn (Jiang & Bansal 2021)."""
+    command, actions = command_and_actions(line)
+    first, also, second = command.partition(" and ")
+    if not also:
+        second, also, first = command.partition(" after ")
+        first, second = (first, second) if also else (command, "")
+    written = [*counted(first), *((SECOND, *counted(second)) if also else ())]
+    if without_counters(written) != actions.split():
+        raise EnsueError(f"these are not the actions of the command: {line!r}")
+    return f"IN: {command} OUT: {' '.join(written)}"
+
+
+def without_counters(written: Sequence[str]) -> list[str]:
+    """The actions alone."""
+    return [token for token in written if token.startswith("I_")]
+
+
+def with_more_verbs(lines: Sequence[str], verbs: int = 100, commands: int = 100) -> list[str]:
+    """The lines, and so many other verbs, each alone and in so many of the commands, in place of another.
+
+    Nothing says what "jump" does in a command: lines with it stay as they are. Source: Patel et al. 2022.
+    """
+    generator = random.Random(0)
+    others = [line for line in lines if "jump" not in line and any(verb in line for verb in ("walk", "look", "run"))]
+    added = []
+    for number in range(verbs):
+        added.append(f"IN: verb{number} OUT: I_VERB{number}")
+        for line in generator.sample(others, commands):
+            old = generator.choice([verb for verb in ("walk", "look", "run") if verb in line])
+            added.append(line.replace(old, f"verb{number}").replace(old.upper(), f"VERB{number}"))
+    return [*lines, *added]

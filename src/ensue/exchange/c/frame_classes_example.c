@@ -1,0 +1,24 @@
+/* Reads the options; returns the number of the argument behind them, or 0 for others. */
+static int options_of(int argc, char **argv, double *at_least) {
+    *at_least = 0;
+    if (argc < 2 || *argv[1] != '-') return 1;
+    char *end = NULL;
+    if (argc > 2 && !strcmp(argv[1], "--at-least")) *at_least = strtod(argv[2], &end);
+    return end && end != argv[2] && !*end && *at_least >= 0 && *at_least <= 1 ? 3 : 0;
+}
+
+static int answer(const NAME_model *model, waiting *of) {
+    int code = grow(&of->results, &of->results_for, of->count, NAME_LABELS * sizeof(float));
+    float *shares = of->results;
+    if (!code) code = NAME_classify(model, of->memory, of->memory_for, of->series, of->count, shares);
+    for (size_t n = 0; !code && n < of->count; n++, shares += NAME_LABELS) {
+        uint32_t labels[NAME_LABELS];
+        int count = NAME_choose(model, shares, of->option, labels);
+        float most = 0;
+        for (int k = 0; k < NAME_LABELS; k++) most = shares[k] > most ? shares[k] : most;
+        printf("%s\t", of->names[n]);
+        for (int k = 0; k < count; k++) printf(k ? " %s" : "%s", NAME_label(model, labels[k]));
+        printf(count ? "\t%.4f\n" : "-\t%.4f\n", (double)(count ? shares[labels[0]] : most));
+    }
+    return code;
+}

@@ -1,0 +1,362 @@
+/* What `ensue predict` prints, of the series in files, or in those that stdin names, one in each line:
+ *
+ *     NAME @OPTION@ FILE ...
+ *
+ * A file is a recording (.wav), if the model reads sounds; or an array (.npy), a table (.csv, .tsv), a table of paths, or
+ * images (idx). */
+#include <math.h>
+
+static const char USAGE[] = "[@OPTION@] [FILE ...]";
+
+/* Columns of a table that are no features, and the features, if they have names. */
+static const char *const OTHERS[] = {@OTHERS@}, *const COLUMNS[] = {@COLUMNS@};
+
+enum { WAITING = 256, FRAMES_TOGETHER = 1 << 14, READS_MISSING = @MISSING@ };
+
+/* The series that wait for an answer: their names, lengths and frames, one behind the other. */
+typedef struct {
+    char *names[WAITING];
+    NAME_series series[WAITING];
+    size_t count, frames, room, memory_for, results_for;
+    float *numbers;
+    void *memory, *results;
+    double option;
+} waiting;
+
+/* What is wrong with a file, and which one it is. */
+static const char *complaint;
+static char at_fault[4096];
+
+static int complain(const char *what) {
+    complaint = what;
+    return NAME_ARGUMENT;
+}
+
+/* Memory for at least `count` times so many bytes, in place of what is at `of`. */
+static int grow(void **of, size_t *room, size_t count, size_t each) {
+    if (count <= *room) return NAME_OK;
+    if (count > SIZE_MAX / 2 / each) return NAME_MEMORY;
+    count += count / 2;
+    void *larger = realloc(*of, count * each);
+    if (!larger) return NAME_MEMORY;
+    *of = larger, *room = count;
+    return NAME_OK;
+}
+
+static int make_memory(waiting *of, size_t frames) {
+    if (frames <= of->memory_for) return NAME_OK;
+    size_t size = NAME_memory(frames);
+    free(of->memory);
+    of->memory = size ? malloc(size) : NULL;
+    of->memory_for = of->memory ? frames : 0;
+    return !size ? NAME_TOO_LONG : of->memory ? NAME_OK : NAME_MEMORY;
+}
+
+@ANSWER@
+/* Answers the series that wait. */
+static int flush(const NAME_model *model, waiting *of) {
+    size_t most = of->frames < FRAMES_TOGETHER ? of->frames : FRAMES_TOGETHER, begin = 0;
+    for (size_t k = 0; k < of->count; begin += of->series[k++].count) {
+        of->series[k].frames = of->numbers + begin * NAME_WIDTH;
+        most = of->series[k].count > most ? of->series[k].count : most;
+    }
+    int code = of->count ? make_memory(of, most) : NAME_OK;
+    if (of->count && !code) code = answer(model, of);
+    for (size_t k = 0; k < of->count; k++) free(of->names[k]);
+    of->count = of->frames = 0;
+    return code;
+}
+
+/* Room for some frames behind those that wait; NULL if there is none. */
+static float *room_for(waiting *of, size_t frames) {
+    void *numbers = of->numbers;
+    int code = frames > SIZE_MAX / 2 ? NAME_MEMORY : grow(&numbers, &of->room, of->frames + frames, NAME_WIDTH * sizeof(float));
+    of->numbers = numbers;
+    return code ? NULL : of->numbers + of->frames * NAME_WIDTH;
+}
+
+/* A series of so many frames behind those that wait. Its name ends with `[number]`, if that is not below 0. */
+static int add_series(const NAME_model *model, waiting *of, const char *name, int64_t number, size_t frames) {
+    const float *numbers = of->numbers + of->frames * NAME_WIDTH;
+    if (!NAME_memory(frames)) return frames ? NAME_TOO_LONG : complain("a series without frames");
+    for (size_t k = 0; k < frames * NAME_WIDTH; k++)
+        if (!isfinite(numbers[k]) && !(READS_MISSING && isnan(numbers[k]))) return NAME_NOT_FINITE;
+    char *copy = malloc(strlen(name) + 32);
+    if (!copy) return NAME_MEMORY;
+    strcpy(copy, name);
+    if (number >= 0) snprintf(copy + strlen(name), 32, "[%lld]", (long long)number);
+    of->names[of->count] = copy, of->series[of->count++].count = frames;
+    of->frames += frames;
+    return of->count == WAITING || of->frames >= FRAMES_TOGETHER ? flush(model, of) : NAME_OK;
+}
+
+/* An array in a file: its kind (i, u, f), the bytes of a number, the first of which is the most significant if it is big,
+ * its sizes, and where its numbers begin. */
+typedef struct {
+    char kind;
+    int size, is_big, dimensions;
+    uint64_t sizes[3];
+    size_t begin;
+} array;
+
+static double number_at(const unsigned char *at, const array *of) {
+    uint64_t bits = 0;
+    for (int k = 0; k < of->size; k++) bits |= (uint64_t)at[of->is_big ? of->size - 1 - k : k] << 8 * k;
+    if (of->kind == 'f' && of->size == 4) {
+        uint32_t half = (uint32_t)bits;
+        float x;
+        memcpy(&x, &half, sizeof x);
+        return (double)x;
+    }
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    if (of->kind == 'i' && of->size < 8 && bits >> (8 * of->size - 1)) bits |= ~(uint64_t)0 << 8 * of->size;
+    return of->kind == 'f' ? x : of->kind == 'i' ? (double)(int64_t)bits : (double)bits;
+}
+
+/* The series of an array (frames, width) or (series, frames, width), whose numbers are divided by `scale`. */
+static int read_array(const NAME_model *model, waiting *of, const char *name, const char *bytes, size_t size, array in,
+                      double scale, int has_numbers) {
+    if (in.dimensions == 1) in.sizes[1] = 1, in.dimensions = 2; /* frames of one number */
+    if (in.dimensions == 2) in.sizes[2] = in.sizes[1], in.sizes[1] = in.sizes[0], in.sizes[0] = 1;
+    uint64_t count = in.sizes[0], frames = in.sizes[1], most = (uint64_t)(size - in.begin) / (uint64_t)in.size;
+    if (in.sizes[2] != NAME_WIDTH) return complain("frames of another width");
+    if (!count || !frames || frames > most / NAME_WIDTH || count > most / NAME_WIDTH / frames ||
+        count * frames * NAME_WIDTH * (uint64_t)in.size != size - in.begin)
+        return complain("damaged");
+    const unsigned char *at = (const unsigned char *)bytes + in.begin;
+    for (uint64_t n = 0; n < count; n++) {
+        float *to = room_for(of, (size_t)frames);
+        if (!to) return NAME_MEMORY;
+        for (uint64_t k = 0; k < frames * NAME_WIDTH; k++, at += in.size) to[k] = (float)(number_at(at, &in) / scale);
+        int code = add_series(model, of, name, has_numbers || count > 1 ? (int64_t)n : -1, (size_t)frames);
+        if (code) return code;
+    }
+    return NAME_OK;
+}
+
+/* An array as numpy writes it: a dictionary of Python, then the numbers. */
+static int read_npy(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
+    (void)path;
+    static const char DAMAGED[] = "damaged, or no array of numbers in rows";
+    array in = {0};
+    size_t from = size > 6 && bytes[6] > 1 ? 12 : 10;
+    if (size < from || memcmp(bytes, "\x93NUMPY", 6)) return complain(DAMAGED);
+    for (size_t k = 8; k < from; k++) in.begin |= (size_t)(unsigned char)bytes[k] << 8 * (k - 8);
+    if (!in.begin || in.begin > size - from) return complain(DAMAGED);
+    in.begin += from, bytes[in.begin - 1] = 0;
+    const char *type = strstr(bytes + from, "'descr': '"), *shape = strstr(bytes + from, "'shape': (");
+    if (!type || !shape || !strstr(bytes + from, "'fortran_order': False")) return complain(DAMAGED);
+    type += 10, shape += 10;
+    in.is_big = *type == '>', in.kind = type[0] ? type[1] : 0, in.size = in.kind ? atoi(type + 2) : 0;
+    if (in.kind == 'b') in.kind = 'u';
+    if (in.kind == 'f' ? in.size != 4 && in.size != 8
+                       : (in.kind != 'i' && in.kind != 'u') || (in.size != 1 && in.size != 2 && in.size != 4 && in.size != 8))
+        return complain("an array of other numbers than those of 8 to 64 bits");
+    while (*shape >= '0' && *shape <= '9') {
+        if (in.dimensions == 3) return complain(DAMAGED);
+        char *end;
+        in.sizes[in.dimensions++] = strtoull(shape, &end, 10);
+        for (shape = end; *shape == ',' || *shape == ' '; shape++) {}
+    }
+    return in.dimensions ? read_array(model, of, name, bytes, size, in, 1, 0) : complain(DAMAGED);
+}
+
+/* Images (series, rows, columns) as MNIST has them: two zeros, the type, the dimensions, the sizes, the numbers. */
+static int read_idx(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
+    (void)path;
+    static const char KINDS[] = "ui.iiff"; /* of the types from 8 on; type 10 is none */
+    static const int SIZES[] = {1, 1, 0, 2, 4, 4, 8};
+    array in = {0};
+    int type = size >= 16 ? bytes[2] - 8 : -1;
+    if (type < 0 || type > 6 || type == 2 || bytes[0] || bytes[1] || bytes[3] != 3) return complain("damaged, or no idx file of images");
+    in.kind = KINDS[type], in.size = SIZES[type], in.is_big = 1, in.dimensions = 3, in.begin = 16;
+    for (int k = 0; k < 12; k++) in.sizes[k / 4] = in.sizes[k / 4] << 8 | (unsigned char)bytes[4 + k];
+    return read_array(model, of, name, bytes, size, in, type ? 1 : 255, 1);
+}
+
+/* The next field of a table, without quotes and without blanks around it; `at` goes behind it. Returns whether the row
+ * goes on. */
+static int next_field(char **at, char delimiter, char **field) {
+    char *from = *at, *to = from;
+    if (*from == '"' && delimiter != '\t')
+        for (from++; *from && (*from != '"' || *++from == '"');) *to++ = *from++;
+    while (*from && *from != delimiter && *from != '\n') *to++ = *from++;
+    char sign = *from;
+    char *begin = *at;
+    *at = from + (sign != 0);
+    while (to > begin && strchr(" \t\r\n\v\f", to[-1])) to--;
+    *to = 0;
+    *field = begin + strspn(begin, " \t\r\n\v\f");
+    return sign == delimiter;
+}
+
+static int is_same(const char *text, const char *lower) {
+    for (; *text && (*text | ((*text >= 'A' && *text <= 'Z') << 5)) == *lower; text++) lower++;
+    return !*text && !*lower;
+}
+
+/* A number, or NaN if it is missing. */
+static int read_number(const char *text, float *to) {
+    static const char *const MISSING[] = {"", "nan", "na", "n/a", "null", "none", "?"};
+    for (size_t k = 0; k < sizeof MISSING / sizeof *MISSING; k++)
+        if (is_same(text, MISSING[k])) return *to = NAN, 1;
+    char *end;
+    *to = (float)strtod(text, &end);
+    return end != text && !*end && !strpbrk(text, "xX(");
+}
+
+/* What a column is, by its name. A feature has its place among those that have names. */
+static int is_other(const char *name) {
+    for (size_t k = 0; k < sizeof OTHERS / sizeof *OTHERS; k++)
+        if (!strcmp(name, OTHERS[k])) return 1;
+    return 0;
+}
+
+static int read_path(const NAME_model *model, waiting *of, const char *path);
+
+/* A file that stands in a table at `path`, relative to its folder. */
+static int read_beside(const NAME_model *model, waiting *of, const char *path, const char *name, const char *file) {
+    size_t folder = *file == '/' ? 0 : (size_t)(name - path);
+    char *whole = malloc(folder + strlen(file) + 1);
+    if (!whole) return NAME_MEMORY;
+    memcpy(whole, path, folder), strcpy(whole + folder, file);
+    static int depth;
+    int code = depth++ ? complain("a table of paths that another table names") : read_path(model, of, whole);
+    depth--;
+    free(whole);
+    return code;
+}
+
+enum { IS_FEATURE, IS_SERIES, IS_PATH, IS_OTHER };
+
+/* A table with the name of each column in its first row. Times are not read. */
+static int read_rows(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, char *kinds) {
+    static float row[NAME_WIDTH];
+    char *at = bytes, delimiter = strcspn(bytes, "\t") < strcspn(bytes, "\n") ? '\t' : strcspn(bytes, ",") < strcspn(bytes, "\n") ? ',' : ';';
+    const char *series = name;
+    size_t columns = 0, width = 0, frames = 0, paths = 0;
+    char *field;
+    int differs = 0;
+    for (int goes_on = 1; goes_on; columns++) {
+        goes_on = next_field(&at, delimiter, &field);
+        char kind = !strcmp(field, OTHERS[0]) ? IS_SERIES : !strcmp(field, "path") ? IS_PATH : is_other(field) ? IS_OTHER : IS_FEATURE;
+        kinds[columns] = kind, paths += kind == IS_PATH;
+        if (kind != IS_FEATURE) continue;
+        differs |= *COLUMNS && (width >= NAME_WIDTH || strcmp(field, COLUMNS[width]));
+        width++;
+    }
+    if (!paths && width != NAME_WIDTH) return complain("frames of another width");
+    if (!paths && differs) return complain("other columns than in training");
+    while (*at) {
+        size_t column = 0, place = 0;
+        const char *of_row = name, *file = "";
+        if (at[strspn(at, "\r")] == '\n') { /* an empty row */
+            at += strspn(at, "\r") + 1;
+            continue;
+        }
+        for (int goes_on = 1; goes_on; column++) {
+            goes_on = next_field(&at, delimiter, &field);
+            if (column == columns) return complain("a row of another width");
+            if (kinds[column] == IS_SERIES) of_row = field;
+            if (kinds[column] == IS_PATH) file = field;
+            if (kinds[column] == IS_FEATURE && !paths && !read_number(field, row + place++)) return complain("a cell is no number");
+        }
+        if (column < columns) return complain("a row of another width");
+        int code = paths ? read_beside(model, of, path, name, file) : NAME_OK;
+        if (!code && frames && strcmp(series, of_row)) code = add_series(model, of, series, -1, frames), frames = 0;
+        if (code) return code;
+        if (paths) continue;
+        float *to = room_for(of, frames + 1);
+        if (!to) return NAME_MEMORY;
+        memcpy(to + frames++ * NAME_WIDTH, row, sizeof row);
+        series = of_row;
+    }
+    return frames || !paths ? add_series(model, of, series, -1, frames) : NAME_OK;
+}
+
+static int read_table(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
+    if (memchr(bytes, 0, size)) return complain("damaged");
+    if (!strncmp(bytes, "\xEF\xBB\xBF", 3)) bytes += 3;
+    char *kinds = malloc(size + 1); /* a quoted name may have many lines */
+    int code = kinds ? read_rows(model, of, path, name, bytes, kinds) : NAME_MEMORY;
+    free(kinds);
+    return code;
+}
+@READ_SOUND@
+typedef int reader(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size);
+
+static const struct {
+    const char *suffix;
+    reader *read;
+} READERS[] = {{".npy", read_npy}, {".csv", read_table}, {".tsv", read_table}, {".tab", read_table}@SOUND_READERS@};
+
+static reader *reader_of(const char *name) {
+    for (const char *at = strstr(name, "idx"); at; at = strstr(at + 1, "idx"))
+        if (at[3] >= '1' && at[3] <= '9') return read_idx;
+    for (size_t k = 0; k < sizeof READERS / sizeof *READERS; k++) {
+        size_t length = strlen(READERS[k].suffix);
+        if (strlen(name) > length && is_same(name + strlen(name) - length, READERS[k].suffix)) return READERS[k].read;
+    }
+    return NULL;
+}
+
+/* Reads a file and a 0 behind it. */
+static int read_whole(const char *path, char **bytes, size_t *size) {
+    size_t room = 0, got = 1;
+    void *whole = NULL;
+    FILE *file = fopen(path, "rb");
+    if (!file) return complain("cannot be read");
+    int code = NAME_OK;
+    for (*size = 0; got && !code; *size += got) {
+        code = grow(&whole, &room, *size + (1 << 16), 1);
+        got = code ? 0 : fread((char *)whole + *size, 1, room - *size - 1, file);
+    }
+    if (!code && ferror(file)) code = complain("cannot be read");
+    fclose(file);
+    *bytes = whole;
+    if (!code) (*bytes)[*size] = 0;
+    return code;
+}
+
+static int read_path(const NAME_model *model, waiting *of, const char *path) {
+    const char *name = path + strlen(path);
+    while (name > path && name[-1] != '/') name--;
+    reader *read = reader_of(name);
+    char *bytes = NULL;
+    size_t size = 0;
+    int code = read ? read_whole(path, &bytes, &size) : complain("no file of frames by its name");
+    if (!code) code = read(model, of, path, name, bytes, size);
+    free(bytes);
+    if (code && !*at_fault) snprintf(at_fault, sizeof at_fault, "%s", path);
+    return code;
+}
+
+/* The files that stdin names. */
+static int read_paths(const NAME_model *model, waiting *of) {
+    static char path[4096];
+    int code = NAME_OK;
+    while (!code && fgets(path, sizeof path, stdin)) {
+        path[strcspn(path, "\r\n")] = 0;
+        if (*path) code = read_path(model, of, path);
+    }
+    return code;
+}
+
+static int understands(int argc, char **argv) {
+    double option;
+    return options_of(argc, argv, &option) > 0;
+}
+
+static int run(const NAME_model *model, int argc, char **argv) {
+    static waiting of;
+    int code = NAME_OK, first = options_of(argc, argv, &of.option);
+    for (int k = first; k < argc && !code; k++) code = read_path(model, &of, argv[k]);
+    if (first == argc) code = read_paths(model, &of);
+    if (!code) code = flush(model, &of);
+    while (of.count) free(of.names[--of.count]);
+    free(of.numbers), free(of.memory), free(of.results);
+    if (!code || !*at_fault) return code ? failed(code) : 0;
+    fprintf(stderr, "NAME: %s: %s\n", at_fault, complaint ? complaint : NAME_message(code));
+    return 2;
+}

@@ -1,0 +1,25 @@
+/* The lines of a text that comes in pieces, cut anywhere. */
+typedef struct {
+    uint64_t size;                /* the bytes of a line so far, also of those for which there is no room */
+    uint8_t is_whole, is_further; /* whether it has ended; whether a text goes on with it */
+} line_reader;
+
+/* Reads up to the end of a line: `*used` bytes. `line` has room for so many bytes, and for three more. Returns 1 if it is
+ * whole, 0 if more bytes are needed, NAME_TOO_LONG if it has more than `room`. */
+static int read_line(line_reader *in, char *line, uint64_t room, const char *bytes, size_t count, size_t *used) {
+    int ends = !bytes && in->size && !in->is_whole;
+    if (in->is_whole) in->size = in->is_whole = 0;
+    size_t k = 0;
+    for (; k < count && !ends; k++) {
+        if (bytes[k] == '\n') ends = 1;
+        else if (in->size++ < room + 3) line[in->size - 1] = bytes[k];
+        if (in->size == 3 && !in->is_further && !memcmp(line, "\xEF\xBB\xBF", 3)) in->size = 0;
+        in->is_further |= ends || in->size == 0 || in->size > 2;
+    }
+    *used = k;
+    if (!bytes) in->is_further = 0;
+    if (!ends) return 0;
+    if (in->size && in->size <= room + 1 && line[in->size - 1] == '\r') in->size--;
+    if (in->size > room) return in->size = 0, NAME_TOO_LONG;
+    return in->is_whole = 1;
+}

@@ -1,0 +1,26 @@
+/* Lines of stdin, one behind the other. */
+typedef struct {
+    char *text;
+    size_t size, room;
+    int is_further; /* whether the first one has begun, behind a mark of UTF-8 that there may be */
+} lines;
+
+/* Appends the next line, and says of how many of its bytes its end is. Returns 1, or 0 if there is none. */
+static int next_line(lines *to, size_t *end) {
+    size_t begin = to->size;
+    for (int sign = 0; sign != '\n' && sign != EOF;) {
+        if (to->size == to->room) {
+            size_t room = to->room ? 2 * to->room : 1 << 12;
+            char *larger = room > to->room ? realloc(to->text, room) : NULL;
+            if (!larger) return NAME_MEMORY;
+            to->text = larger, to->room = room;
+        }
+        sign = getc(stdin);
+        if (sign != EOF) to->text[to->size++] = (char)sign;
+        if (to->size == 3 && !to->is_further && !memcmp(to->text, "\xEF\xBB\xBF", 3)) to->size = 0, to->is_further = 1;
+    }
+    to->is_further = 1;
+    *end = to->size > begin && to->text[to->size - 1] == '\n';
+    *end += *end && to->size - begin > 1 && to->text[to->size - 2] == '\r';
+    return to->size > begin;
+}

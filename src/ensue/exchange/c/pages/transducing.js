@@ -1,0 +1,94 @@
+
+const ANSWER = 32, MOST_ANSWERS = 64, TOGETHER = 16, LEAST = 1024;  // bytes; answers of a call; sources; bytes of a session
+const PLACES = { beams: 0, nBest: 4, lengthPenalty: 8, minTokens: 16, maxTokens: 20, noRepeatNgram: 24 };  // of a search
+
+/** An encoder–decoder: the text that it writes for a text. */
+class Model {
+  #memory;
+  #session = { place: 0, bytes: 0, tokens: 0 };
+
+  constructor(memory, isWide) {
+    this.#memory = memory;
+    this.simd = isWide;
+    this.numTexts = memory.functions.texts();
+    const place = memory.functions.search(), { numbers } = memory;
+    this.search = Object.fromEntries(Object.entries(PLACES).map(([name, at]) =>
+      [name, name === "lengthPenalty" ? numbers.getFloat64(place + at, true) : numbers.getUint32(place + at, true)]));
+  }
+
+  /** The answer to each source, as `ensue predict` gives it. */
+  predict(sources, search = {}) {
+    return [...this.answers(sources, search)];
+  }
+
+  /** The answers one by one, some of them worked out together. */
+  *answers(sources, search = {}) {
+    if (!Array.isArray(sources)) throw new TypeError("the sources are no array");
+    const how = this.#checked(search), all = sources.map(source => textsOf(source, this.numTexts));
+    for (let done = 0; done < all.length;) {
+      const found = this.#answered(all.slice(done, done + TOGETHER), how);
+      done += found.length;
+      yield* found;
+    }
+  }
+
+  /** The search of the run, with changes. */
+  #checked(changes) {
+    for (const [name, value] of Object.entries(changes)) {
+      if (!(name in PLACES)) throw new TypeError(`no option "${name}"`);
+      const isRight = name === "lengthPenalty" ? typeof value === "number" : Number.isInteger(value) && value >= 0 && value < 2 ** 32;
+      if (!isRight) throw new RangeError(`${name} = ${value} is no ${name === "lengthPenalty" ? "number" : "whole number from 0"}`);
+    }
+    return { ...this.search, ...changes };
+  }
+
+  /** The answers to the first ones of some sources, as many as C answers together. */
+  #answered(sources, how) {
+    const memory = this.#memory, { functions } = memory;
+    const place = memory.allocate(MOST_ANSWERS * ANSWER);
+    let texts = 0, sizes;
+    try {
+      ({ place: texts, sizes } = memory.putTexts(sources.flat()));
+      const session = this.#sessionOf(sumOf(sizes), how.maxTokens);
+      const search = functions.search();
+      for (const [name, at] of Object.entries(PLACES)) {
+        if (name === "lengthPenalty") memory.numbers.setFloat64(search + at, how[name], true);
+        else memory.numbers.setUint32(search + at, how[name], true);
+      }
+      const count = memory.check(functions.transduce(session, texts, sources.length, place));
+      return Array.from({ length: count }, (_, k) => {
+        const every = Array.from({ length: how.nBest }, (_, n) => this.#read(place + (k * how.nBest + n) * ANSWER));
+        const [best, ...others] = every.filter(answer => answer);
+        return { ...best, others };
+      });
+    } finally {
+      functions.release(texts);
+      functions.release(place);
+    }
+  }
+
+  /** An answer, or null if there is none. */
+  #read(place) {
+    const { numbers } = this.#memory, text = numbers.getUint32(place, true);
+    if (!text) return null;
+    const bytes = this.#memory.bytes(text, numbers.getUint32(place + 4, true)), logProbability = numbers.getFloat64(place + 16, true);
+    return {
+      text: new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes), probability: Math.exp(logProbability), logProbability,
+      score: numbers.getFloat64(place + 8, true), isComplete: numbers.getInt32(place + 24, true) !== 0,
+    };
+  }
+
+  /** A session for sources of so many bytes and answers of so many tokens. */
+  #sessionOf(bytes, tokens) {
+    const { functions } = this.#memory, held = this.#session;
+    if (bytes <= held.bytes && tokens <= held.tokens) return held.place;
+    const room = [Math.max(bytes, held.bytes, LEAST), Math.max(tokens, held.tokens)], size = functions.session_size(...room) >>> 0;
+    if (!size) throw new RangeError("a text is too long, or maxTokens too large");
+    if (held.place) functions.release(held.place);
+    this.#session = { place: 0, bytes: 0, tokens: 0 };
+    const place = this.#memory.allocate(size);
+    this.#memory.check(functions.begin(place, ...room));
+    this.#session = { place, bytes: room[0], tokens: room[1] };
+    return place;
+  }
+}

@@ -1,0 +1,88 @@
+/* Subwords of bytes: the splitter of GPT-2 (Radford et al. 2019), each of whose words is merged by itself:
+ *
+ *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ *
+ * The last blank of some waits, since it may begin a word; so does a letter that may end a contraction. */
+enum { NO_WORD, OF_LETTERS, OF_DIGITS, OF_OTHERS, OF_BLANKS, OF_QUOTE };
+
+typedef struct {
+    merger merges;
+    uint64_t position, held_from, held_to;
+    uint32_t held; /* the character that waits, or 0 */
+    uint8_t kind;  /* of the word */
+} subwords;
+
+static uint8_t kind_of(uint32_t point) {
+    return is_inside(point, LETTERS, (int)(sizeof LETTERS / sizeof *LETTERS / 2))   ? OF_LETTERS
+           : is_inside(point, BLANKS, (int)(sizeof BLANKS / sizeof *BLANKS / 2))    ? OF_BLANKS
+           : is_inside(point, NUMBERS, (int)(sizeof NUMBERS / sizeof *NUMBERS / 2)) ? OF_DIGITS
+                                                                                    : OF_OTHERS;
+}
+
+static void subwords_append(const NAME_model *model, subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
+    uint8_t bytes[4];
+    int count = utf8_write(point, bytes);
+    int is_whole = end - begin == (uint64_t)count; /* U+FFFD stands for bytes that are none of its own */
+    for (int k = 0; k < count; k++)
+        merges_append(model, &in->merges, bytes[k], is_whole ? begin + (uint64_t)k : begin,
+                      is_whole ? begin + (uint64_t)k + 1 : end);
+}
+
+static void append_held(const NAME_model *model, subwords *in) {
+    if (in->held) subwords_append(model, in, in->held, in->held_from, in->held_to);
+    in->held = 0;
+}
+
+static void hold(subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
+    in->held = point, in->held_from = begin, in->held_to = end;
+}
+
+/* Behind an apostrophe that begins a word: whether the character is of a contraction. */
+static int contracts(const NAME_model *model, subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
+    uint32_t letter = in->held;
+    if (!letter && (point == 'r' || point == 'v' || point == 'l')) return hold(in, point, begin, end), 1;
+    int ends = letter ? point == (letter == 'l' ? 'l' : 'e') : point == 's' || point == 't' || point == 'm' || point == 'd';
+    if (letter && !ends) merges_end(model, &in->merges);
+    append_held(model, in);
+    in->kind = letter ? OF_LETTERS : OF_OTHERS;
+    if (!ends) return 0;
+    subwords_append(model, in, point, begin, end);
+    merges_end(model, &in->merges);
+    in->kind = NO_WORD;
+    return 1;
+}
+
+static void subwords_feed(const NAME_model *model, subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
+    uint8_t kind = kind_of(point);
+    in->position = end;
+    if (in->merges.count > WORD_ROOM) merges_part(model, &in->merges);
+    if (in->kind == OF_QUOTE && contracts(model, in, point, begin, end)) return;
+    if (in->kind == OF_BLANKS && kind != OF_BLANKS) { /* the last one begins a word, or is one */
+        int joins = in->held == ' ';
+        merges_end(model, &in->merges);
+        append_held(model, in);
+        in->kind = joins ? kind : NO_WORD;
+    }
+    if (kind != in->kind) {
+        merges_end(model, &in->merges);
+        in->kind = point == '\'' ? OF_QUOTE : kind;
+    }
+    append_held(model, in);
+    if (kind == OF_BLANKS) hold(in, point, begin, end);
+    else subwords_append(model, in, point, begin, end);
+}
+
+static void subwords_end(const NAME_model *model, subwords *in) {
+    if (in->kind == OF_QUOTE) merges_end(model, &in->merges);
+    append_held(model, in);
+    merges_end(model, &in->merges);
+    in->kind = NO_WORD;
+}
+
+static int subwords_take(const NAME_model *model, subwords *in, uint32_t *id, uint64_t *begin, uint64_t *end) {
+    return merges_take(model, &in->merges, in->position, id, begin, end);
+}
+
+static int subwords_are_whole(const NAME_model *model, const subwords *in) {
+    return in->kind <= OF_QUOTE && in->held <= 0x10FFFF && merges_are_whole(model, &in->merges);
+}

@@ -1,0 +1,123 @@
+/* C = A M for a matrix M of whole numbers: `multiply` of rows.h in int8. The numbers of a row of A are
+ * rounded to 16 bits, by the largest of them. So processors add two products at once, and sums of 32 bits are exact: no
+ * row depends on those beside it. Columns of M stand in panels, two rows side by side, with zeros at the ends. */
+typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
+                            real *c, int64_t ldc);
+
+enum { PANEL = 16, BESIDE = 16, TOGETHER = 512 }; /* columns; rows of A; rows of M whose sums have 32 bits */
+
+#if HAS_LANES && defined(__AVX512BW__)
+typedef __m512i wide;
+#define PAIRS_OF(from) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)(from)))
+#define ADD_PAIRS(sum, a, b) sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_set1_epi32(a), b))
+#elif HAS_LANES && defined(__AVX2__)
+typedef __m256i wide;
+#define PAIRS_OF(from) _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(from)))
+#define ADD_PAIRS(sum, a, b) sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_set1_epi32(a), b))
+#elif HAS_LANES && defined(__SSE2__)
+typedef __m128i wide;
+#define PAIRS_OF(from) _mm_srai_epi16(_mm_unpacklo_epi8(_mm_loadl_epi64((const void *)(from)), _mm_loadl_epi64((const void *)(from))), 8)
+#define ADD_PAIRS(sum, a, b) sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_set1_epi32(a), b))
+#endif
+
+/* gcc would read a vector of M again for each row, and make all products before it adds them. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define KEEP(vector) __asm__("" : "+v"(vector))
+#define UNROLLED _Pragma("GCC unroll 8")
+#else
+#define KEEP(vector) (void)0
+#define UNROLLED
+#endif
+
+/* The sums of ROWS rows and a panel. */
+#ifdef PAIRS_OF
+#define BLOCK(ROWS)                                                                                      \
+    INLINE void block_##ROWS(int64_t k, const int16_t *a, const stored *m, int32_t (*to)[PANEL]) {       \
+        enum { EACH = sizeof(wide) / sizeof(int32_t), WIDE = EACH < 8 ? 2 : PANEL / EACH };              \
+        for (int j = 0; j < PANEL; j += WIDE * EACH, m += 2 * WIDE * EACH) {                             \
+            wide sums[ROWS][WIDE], b[WIDE];                                                              \
+            UNROLLED for (int r = 0; r < ROWS; r++)                                                      \
+                UNROLLED for (int w = 0; w < WIDE; w++) sums[r][w] = (wide){0};                          \
+            for (int64_t i = 0; i < k; i += 2) {                                                         \
+                UNROLLED for (int w = 0; w < WIDE; w++) {                                                \
+                    b[w] = PAIRS_OF(m + PANEL * i + 2 * EACH * w);                                       \
+                    if (ROWS > 1) KEEP(b[w]);                                                            \
+                }                                                                                        \
+                UNROLLED for (int r = 0; r < ROWS; r++) {                                                \
+                    int32_t pair;                                                                        \
+                    memcpy(&pair, a + r * TOGETHER + i, sizeof pair);                                    \
+                    UNROLLED for (int w = 0; w < WIDE; w++) {                                            \
+                        ADD_PAIRS(sums[r][w], pair, b[w]);                                               \
+                        KEEP(sums[r][w]);                                                                \
+                    }                                                                                    \
+                }                                                                                        \
+            }                                                                                            \
+            UNROLLED for (int r = 0; r < ROWS; r++)                                                      \
+                UNROLLED for (int w = 0; w < WIDE; w++) memcpy(to[r] + j + w * EACH, &sums[r][w], sizeof(wide)); \
+        }                                                                                                \
+    }
+#else
+#define BLOCK(ROWS)                                                                                      \
+    INLINE void block_##ROWS(int64_t k, const int16_t *a, const stored *m, int32_t (*to)[PANEL]) {       \
+        for (int r = 0; r < ROWS; r++, a += TOGETHER) {                                                  \
+            int32_t sums[PANEL] = {0};                                                                   \
+            for (int64_t i = 0; i < k; i += 2)                                                           \
+                for (int j = 0; j < PANEL; j++)                                                          \
+                    sums[j] += a[i] * m[PANEL * i + 2 * j] + a[i + 1] * m[PANEL * i + 2 * j + 1];        \
+            memcpy(to[r], sums, sizeof sums);                                                            \
+        }                                                                                                \
+    }
+#endif
+BLOCK(4)
+BLOCK(3)
+BLOCK(2)
+BLOCK(1)
+
+/* A row in 16 bits, with a zero behind it; gives the size of 1. Where a number is not finite, all products are NaN. */
+static real round_row(int64_t k, const real *a, int16_t *to) {
+    bits most = 0;
+    for (int64_t i = 0; i < k; i++) {
+        bits size = bits_of(a[i]) & 0x7FFFFFFF;
+        most = size > most ? size : most;
+    }
+    to[k] = 0;
+    if (most < bits_of(1e-30f) || most >= bits_of(INFINITY)) {
+        memset(to, 0, (size_t)k * sizeof *to);
+        return most < bits_of(1e-30f) ? 0 : NAN;
+    }
+    const real factor = 32767 / real_of(most);
+    for (int64_t i = 0; i < k; i++) to[i] = (int16_t)bits_of(a[i] * factor + ROUNDER);
+    return real_of(most) / 32767;
+}
+
+/* Of up to BESIDE rows of A and TOGETHER of M, whose panels are `panel` numbers apart. */
+static void add_rows(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const stored *m, int64_t panel,
+                     const real *factors, real *c, int64_t ldc, int is_first) {
+    int16_t rounded[BESIDE * TOGETHER + 2];
+    real sizes[BESIDE];
+    int32_t sums[BESIDE][PANEL];
+    for (int64_t r = 0; r < rows; r++) sizes[r] = round_row(k, a + r * stride, rounded + r * TOGETHER);
+    for (int64_t j = 0; j < n; j += PANEL, m += panel) {
+        int64_t r = 0;
+        for (; rows - r >= 4; r += 4) block_4(k, rounded + r * TOGETHER, m, sums + r);
+        if (rows - r == 3) block_3(k, rounded + r * TOGETHER, m, sums + r);
+        if (rows - r == 2) block_2(k, rounded + r * TOGETHER, m, sums + r);
+        if (rows - r == 1) block_1(k, rounded + r * TOGETHER, m, sums + r);
+        int64_t some = n - j < PANEL ? n - j : PANEL;
+        for (r = 0; r < rows; r++)
+            for (int64_t w = 0; w < some; w++) {
+                real *to = c + r * ldc + j + w;
+                *to = (is_first ? 0 : *to) + (real)sums[r][w] * sizes[r] * factors[j + w];
+            }
+    }
+}
+
+static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *packed, real *c,
+                     int64_t ldc) {
+    const stored *m = stored_behind(packed, (size_t)n);
+    int64_t panel = (k + k % 2) * PANEL;
+    for (int64_t r = 0; r < rows; r += BESIDE)
+        for (int64_t i = 0; i < k; i += TOGETHER)
+            add_rows(rows - r < BESIDE ? rows - r : BESIDE, n, k - i < TOGETHER ? k - i : TOGETHER, a + r * stride + i,
+                     stride, m + i * PANEL, panel, packed, c + r * ldc, ldc, i == 0);
+}

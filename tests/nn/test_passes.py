@@ -1,0 +1,181 @@
+"""Passes in C: masks and turns have the bits of torch's operations; losses round otherwise; torch in their place."""
+
+import importlib
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from engine.twins import needs_compiler
+from ensue.engine import executing, passes
+from ensue.nn import Rotary, draws
+from ensue.nn.attention.positions import _Turned, turned
+from ensue.nn.draws import PartOfBatch, drawing_for, dropped
+
+linear = importlib.import_module("ensue.nn.heads.linear_cross_entropy")  # the package's attribute is the function
+pytestmark = needs_compiler
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+def both(function: Callable[[], tuple[Tensor, ...]]) -> None:
+    """The same bits compiled as in torch, and the same random numbers behind."""
+    found = []
+    for execution in ("compiled", "plain"):
+        torch.manual_seed(3)
+        with executing(execution):  # type: ignore[arg-type]
+            found.append((*function(), torch.rand(())))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (5,), (1, 1), (7, 33), (3, 2, 259), (0, 4)])
+def test_masks(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = torch.randn(shape).to(dtype).requires_grad_()
+    rows = (shape or (1,))[0]
+    for part in (None, PartOfBatch(slice(2, 2 + rows), 20), PartOfBatch(torch.arange(rows).flip(0) * 2, 20)):
+        for p in (0.001, 0.3, 0.99999):
+
+            def function(part: PartOfBatch | None = part, p: float = p) -> tuple[Tensor, ...]:
+                with drawing_for(part):
+                    y = dropped(x, p)
+                return y, *torch.autograd.grad(y, x, 3 * torch.ones_like(x))
+
+            both(function)
+
+
+def random_heads(dtype: torch.dtype, d: int) -> Tensor:
+    """Queries, keys and values, (2, 5, 3, 2, d), with gradients."""
+    return torch.randn(2, 5, 3, 2, d, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [2, 6, 32, 34])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_turns_with_first_and_second_gradients(rows: int, d: int, dtype: torch.dtype) -> None:
+    heads = random_heads(dtype, d)
+    table = Rotary(d).table(torch.arange(5) + torch.arange(rows).unsqueeze(1) * 300, dtype)
+
+    def function() -> tuple[Tensor, ...]:
+        queries, keys = turned(table, *(part.transpose(1, 2) for part in heads.unbind(2)[:2]))
+        loss = queries.square().sum() + (3 * keys).exp().sum()
+        (first,) = torch.autograd.grad(loss, heads, create_graph=True)
+        return queries, keys, first, *torch.autograd.grad(first.pow(3).sum(), heads)
+
+    both(function)
+    strided = heads.expand(2, 5, 3, 2, d).repeat_interleave(2, 4)[..., ::2]  # features are not side by side
+    both(lambda: turned(table, strided[:, :, 0].transpose(1, 2)))
+
+
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, heads = torch.randn(70, 1001), random_heads(torch.float32, 8)[:, :, 0].transpose(1, 2)
+    table = Rotary(8).table(torch.arange(5).unsqueeze(0), torch.float32)
+
+    def results() -> tuple[Tensor, ...]:
+        torch.manual_seed(3)
+        return dropped(x, 0.1), *turned(table, heads)
+
+    one = results()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert all(torch.equal(a, b) for a, b in zip(one, results(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.25])
+def test_scores_to_gradients(smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    scores = (20 * torch.randn(7, 1003)).to(dtype)
+    scores[3, 5:900] = -torch.inf if smoothing == 0 else -90.0
+    targets = torch.tensor([0, 1002, 3, 1, 900, 1001, 17])
+    exact = scores.double().requires_grad_()
+    nats = F.cross_entropy(exact, targets, reduction="sum", label_smoothing=smoothing)
+    (gradient,) = torch.autograd.grad(nats, exact)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(linear, "worth_threads", lambda x, threads=threads: threads)
+        given = scores.clone()
+        found.append((linear._to_gradient(given, targets, smoothing), given))
+        torch.testing.assert_close(found[-1][0], nats.float())
+        torch.testing.assert_close(given, gradient.to(dtype))
+    assert torch.equal(found[0][1], found[1][1])
+    scores[2, 2] = torch.nan
+    assert linear._to_gradient(scores, targets, smoothing).isnan()
+    assert scores.isnan().any(1).tolist() == [row == 2 for row in range(7)]
+
+
+@pytest.mark.parametrize("target", [-1, 5])
+def test_targets_that_are_no_words_are_refused(target: int) -> None:
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        linear._to_gradient(torch.zeros(2, 5), torch.tensor([0, target]), 0.0)
+
+
+class Watching(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        return func(*args, **(kwargs or {}))
+
+
+def test_where_torch_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(3, 4)
+    assert passes(x) is not None
+    with executing("plain"):
+        assert passes(x) is None
+    with Watching():
+        assert passes(x) is None
+    others = x.double(), x.half(), x[:0], torch.view_as_complex(x.view(3, 2, 2)).conj().imag, x.to("meta")
+    assert [passes(other) for other in others] == [None] * len(others)
+    monkeypatch.setattr("ensue.engine.execution._passes", lambda: None)  # no compiler
+    torch.manual_seed(3)
+    y = dropped(x, 0.5)
+    assert (y == 0).any()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_stands_in_inside_of_transforms_and_traces() -> None:
+    x, seen = torch.randn(3, 4), []
+    torch.func.grad(lambda x: seen.append(passes(x)) or x.sum())(x)
+    torch.func.vmap(lambda x: seen.append(passes(x)) or x)(x)
+    torch.jit.trace(lambda x: seen.append(passes(x)) or x + 1, (x,), check_trace=False)
+    assert seen == [None] * len(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_derivatives_of_other_kinds() -> None:
+    heads, table = random_heads(torch.float32, 4), Rotary(4).table(torch.arange(5).unsqueeze(0), torch.float32)
+
+    def function(heads: Tensor) -> Tensor:
+        return turned(table, heads[:, :, 0].transpose(1, 2))[0]
+
+    flat = heads[:, :2].detach()
+    table = tuple(part[:, :2] for part in table)  # type: ignore[assignment]
+    wanted = torch.autograd.functional.jacobian(function, flat)
+    batched = torch.autograd.functional.jacobian(function, flat, vectorize=True)
+    with executing("plain"):
+        plain = torch.autograd.functional.jacobian(function, flat)
+        forward = torch.autograd.functional.jacobian(function, flat, vectorize=True, strategy="forward-mode")
+    torch.testing.assert_close([batched, forward, plain], [wanted] * 3)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(flat, torch.ones_like(flat))
+        change = torch.autograd.forward_ad.unpack_dual(function(dual)).tangent
+    torch.testing.assert_close(change, function(torch.ones_like(flat)))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = torch.randn(2, 1, 5, 4)
+    cos, sin = Rotary(4).table(torch.arange(5).unsqueeze(0), torch.float32)
+    for tables in ((cos, sin[:, :4]), (cos[:, :4], sin[:, :4]), (cos.repeat(3, 1, 1), sin), (cos[..., :1], sin)):
+        with pytest.raises(ValueError, match="angles is expected as"):
+            _Turned.apply(passes(x), tables, False, x)
+    with pytest.raises(TypeError, match=r"angles is expected in torch\.float32"):
+        _Turned.apply(passes(x), (cos.double(), sin), False, x)
+    with drawing_for(PartOfBatch(torch.arange(3), 4)), pytest.raises(ValueError, match="the rows is expected as"):
+        dropped(x, 0.1)
+
+
+def test_a_generator_that_is_left_alone() -> None:
+    """C begins where numpy's generator would, however far it has gone."""
+    draws.uniform((3, 3))
+    both(lambda: (dropped(torch.ones(4, 4), 0.5),))

@@ -1,0 +1,49 @@
+"""The parts of the slow tests are all of them together."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from conftest import leave_to_other_parts
+
+
+@dataclass(frozen=True)
+class Item:
+    nodeid: str
+    mark: str = "slow"
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name == self.mark
+
+
+@dataclass
+class Config:
+    """It hears of the items that another part has."""
+
+    told: list[Item] = field(default_factory=list)
+
+    @property
+    def hook(self) -> "Config":
+        return self
+
+    def pytest_deselected(self, items: list[Item]) -> None:
+        self.told += items
+
+
+def kept(items: list[Item], number: int, count: int) -> list[Item]:
+    config, rest = Config(), list(items)
+    leave_to_other_parts(config, rest, number, count)  # type: ignore[arg-type]
+    assert {*items} - {*rest} == {*config.told}
+    return rest
+
+
+def test_the_parts_are_all_tests_and_each_has_some_of_a_file_and_of_a_test() -> None:
+    names = ["a.py::alone", *(f"b.py::one{n}" for n in range(4)), *(f"b.py::many[{n}]" for n in range(7))]
+    items: list[Any] = [*map(Item, names), Item("b.py::many[fast]", "sampled")]
+    parts = [kept(items, number, 3) for number in (1, 2, 3)]
+    assert {item for part in parts for item in part} == {*items}
+    for part in parts:
+        assert part == [item for item in items if item in part]
+        assert part[0] == items[0]
+        assert part[-1] == items[-1]
+        assert 1 <= sum(item.nodeid.startswith("b.py::one") for item in part) <= 2
+        assert 2 <= sum(item.nodeid.startswith("b.py::many[") for item in part) - 1 <= 3
