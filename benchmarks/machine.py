@@ -11,11 +11,15 @@ import torch
 
 
 def processor_name() -> str:
+    """The first processor's; virtual machines leave out the generation, so its family and model stand behind."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in reversed(lines))}
+    if "model name" not in told:
+        return platform.processor()
+    if "cpu family" not in told:
+        return told["model name"]
+    return f"{told['model name']} (family {told['cpu family']}, model {told['model']})"
 
 
 def describe_machine(*, seed: int) -> str:
