@@ -123,7 +123,7 @@ def each(programs: dict[str, str], given: bytes, *arguments: str) -> dict[str, C
     return {name: partial(child, [program, *arguments], given) for name, program in programs.items()}
 
 
-def classified(model: Any, programs: dict[str, str], text: str, web: Path | None) -> None:
+def classified(model: Any, programs: dict[str, str], text: str, web: dict[str, Path]) -> None:
     """Texts that are all at hand, in C by processes that end; ensue forgets the words that it has worked out."""
     lines = (text * (TEXTS // text.count("\n") + 1)).splitlines()[:TEXTS]
     given = "".join(f"{line}\n" for line in lines).encode()
@@ -166,13 +166,17 @@ def transduced(model: Any, program: str, text: str, path: Path) -> None:
         in_turns(f"texts answered, {how}", text.count("\n"), works)
 
 
-def exported_web(run: str, folder: Path) -> Path | None:
-    """A folder with the module of WebAssembly, if a page can be made and Node is there."""
+def exported_web(run: str, folder: Path) -> dict[str, Path]:
+    """Folders with the module of WebAssembly by its code and numbers, if a page can be made and Node is there."""
     if not (shutil.which("node") and find_spec("ziglang")):
-        return None
-    ensue.export_run(run, folder, "web")
-    (folder / "speed.js").write_text(NODE)
-    return folder
+        return {}
+    for precision in ("f32", "int8"):
+        ensue.export_run(run, folder / precision / "model", "web", precision=precision)
+        (folder / precision / "model" / "speed.js").write_text(NODE)
+        size = (folder / precision / "model" / "model.html").stat().st_size
+        print(f"WebAssembly, {precision}: a page of {size / 1024:,.0f} KiB")
+    return {"SIMD": folder / "f32" / "model", "no SIMD": folder / "f32" / "model",
+            "SIMD, int8": folder / "int8" / "model"}  # fmt: skip
 
 
 def in_node(folder: Path, text: str, *arguments: str) -> float:
@@ -181,16 +185,15 @@ def in_node(folder: Path, text: str, *arguments: str) -> float:
     return float(subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, check=True).stdout)
 
 
-def in_web(folder: Path | None, text: str, what: str, *arguments: str) -> dict[str, Callable[[], float]]:
-    """The same work with both kinds of code."""
-    if folder is None:
-        return {}
+def in_web(folders: dict[str, Path], text: str, what: str, *arguments: str) -> dict[str, Callable[[], float]]:
+    """The same work with all kinds of code."""
     return {
-        f"WebAssembly, {kind}": partial(in_node, folder, text, what, kind, *arguments) for kind in ("SIMD", "no SIMD")
+        f"WebAssembly, {kind}": partial(in_node, folder, text, what, kind.partition(",")[0], *arguments)
+        for kind, folder in folders.items()
     }
 
 
-def tagged(model: Any, programs: dict[str, str], text: str, path: Path, web: Path | None) -> None:
+def tagged(model: Any, programs: dict[str, str], text: str, path: Path, web: dict[str, Path]) -> None:
     """Labels of all sentences at hand, and of one after the other."""
     lines = text.splitlines(keepends=True)
     words = sum(map(len, model.predict(lines)))
@@ -211,7 +214,9 @@ def tagged(model: Any, programs: dict[str, str], text: str, path: Path, web: Pat
     in_turns("words labeled, sentence by sentence", count, alone)
 
 
-def read_and_written(model: Any, run: str, programs: dict[str, str], text: str, folder: Path, web: Path | None) -> None:
+def read_and_written(
+    model: Any, run: str, programs: dict[str, str], text: str, folder: Path, web: dict[str, Path]
+) -> None:
     """Tokens of a text at hand, written ones, and ones that are read one by one."""
     ids, program = model.tokenizer.encode(text), programs["C"]
     works: dict[str, Callable[[], float]] = {
@@ -267,7 +272,7 @@ def main() -> None:
         for what, command in programs.items():
             most = peak([command, *arguments], read, ends=not reads_lines)
             print(f"{what}: largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
-        web = None if hasattr(model, "seen") else exported_web(options.run, Path(name) / "web" / "model")
+        web = {} if hasattr(model, "seen") else exported_web(options.run, Path(name) / "web")
         if hasattr(model, "seen"):
             framed(model, programs, text.splitlines())
         elif hasattr(model, "prediction_lines") and hasattr(model, "label"):

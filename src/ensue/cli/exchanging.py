@@ -70,7 +70,7 @@ def export(
     out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],
     int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
     embed: Annotated[bool, typer.Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
-    precision: Annotated[str, typer.Option(help="Of c: matrices in f32, f16 or int8.")] = "f32",
+    precision: Annotated[str, typer.Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
     threads: OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""

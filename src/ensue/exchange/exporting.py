@@ -37,9 +37,9 @@ def export_run(
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files.
     "sentence-transformers" has its files beside them, for a model that gives vectors of texts. "onnx" are
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. "c" is a file of C with
-    its weights, which are inside of it with `embed`; the `precision` of matrices is "f32", "f16" or "int8". "web" is
-    this file in WebAssembly, as a page and as a module of JavaScript. Returns what is worth saying of the files. Raises
-    EnsueError for a run that the format cannot express, and DataError for a directory with other files.
+    its weights, which are inside of it with `embed`. "web" is this file in WebAssembly, as a page and as a module of
+    JavaScript. The `precision` of the matrices of both is "f32", "f16" or "int8". Returns what is worth saying of the
+    files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with other files.
     """
     check_path("the run", run)
     check_path("out", out)
@@ -49,8 +49,8 @@ def export_run(
         raise EnsueError(f"int8 is for the format {ONNX}")
     if embed and format != C:
         raise EnsueError(f"embed is for the format {C}")
-    if precision != F32 and format != C:
-        raise EnsueError(f"precision is for the format {C}")
+    if precision != F32 and format not in (C, WEB):
+        raise EnsueError(f"precision is for the formats {C} and {WEB}")
     if precision not in PRECISIONS:
         raise EnsueError(f'no precision "{precision}"; expected one of {", ".join(PRECISIONS)}')
     directory, place = RunDirectory(run), Path(out)
@@ -66,7 +66,7 @@ def export_run(
     if format == WEB:
         from ensue.exchange.c.web import export_web  # noqa: PLC0415 (of one format alone)
 
-        return export_web(directory, place)
+        return export_web(directory, place, precision=precision)
     exported = _exported(directory)
     files = exported.files | (sentence_files(directory) if format == SENTENCES else {})
     with new_directory(place, {"model.safetensors", *(name.partition("/")[0] for name in files)}):

@@ -172,7 +172,7 @@ def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: p
     run = RunDirectory(tmp_path / "transduce-lstm")
     data = run.recipe.data
     run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
-    files, _, other = printed(run, "other")
+    files, _, other, _ = printed(run, "other")
     pipeline: Any = ensue.load(tmp_path / "transduce-lstm")
     disturb(pipeline.model)
     note = precisions.measured(run, pipeline, files, "other", "int8")
@@ -207,7 +207,7 @@ def test_changed_labels_and_probabilities_are_measured(
     write_data(tmp_path)
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(tmp_path / name)
-    files, _, other = printed(run, "other")
+    files, _, other, _ = printed(run, "other")
     pipeline: Any = ensue.load(tmp_path / name)
     disturb(pipeline.model)
     note = precisions.measured(run, pipeline, files, "other", "int8")
@@ -237,7 +237,7 @@ def test_changed_labels_and_probabilities_are_measured(
 @pytest.mark.parametrize(
     ("format", "options", "message"),
     [
-        ("onnx", {"precision": "f16"}, "precision is for the format c"),
+        ("onnx", {"precision": "f16"}, "precision is for the formats c and web"),
         ("c", {"precision": "f8"}, 'no precision "f8"; expected one of f32, f16, int8'),
     ],
 )

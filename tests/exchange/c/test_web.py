@@ -22,7 +22,7 @@ from ensue.exchange.c.printing import Weights
 from ensue.exchange.c.writing import assembled, written
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
-from exchange.c.carried import put
+from exchange.c.carried import NEAR, Carried, put
 from exchange.c.classifiers import KINDS as CLASSIFIERS
 from exchange.c.classifiers import SIGNS, classifier
 from exchange.c.conftest import HAS_ZIG
@@ -76,6 +76,14 @@ if (!isMainThread) {
 }
 """
 
+NATS = """
+import { readFileSync } from "node:fs";
+import { load } from "./sea.js";
+const text = readFileSync(0, "utf-8");
+const nats = async simd => (await load({ simd })).score(text).map(token => token.nats);
+console.log(JSON.stringify([await nats(true), await nats(false)]));
+"""
+
 
 def run_of(folder: Path) -> RunDirectory:
     unpacked("char-lstm", folder)
@@ -96,7 +104,9 @@ def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
         asked.append((code, options))
         return b"code " + " ".join(options).encode()
 
-    found = {name: text.decode() for name, text in web.page_files(run_of(tmp_path), "page", compile).items()}
+    files, notes = web.page_files(run_of(tmp_path), "page", compile)
+    assert notes == []
+    found = {name: text.decode() for name, text in files.items()}
     assert set(found) == {"page.html", "page.js", "page.d.ts", "package.json", "README.md"}
     (code, _), (_, options) = asked
     assert "+simd128" in asked[0][1]
@@ -220,6 +230,22 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
                 "feeding",
             }
     assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.parametrize("precision", ["f16", "int8"])
+def test_a_module_in_fewer_bits_has_the_nats_of_c(precision: str, tmp_path: Path) -> None:
+    model = pipeline("simple")
+    files = written(model.model, model.tokenizer, "sea", precision=precision)
+    wanted = [token.nats for token in Carried(put(files, tmp_path), "sea").read(TEXT.encode())]
+    (tmp_path / "sea.js").write_text(web.module(files, "sea", "language", web.compiled), encoding="utf-8")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "drive.js").write_text(NATS)
+    for found in json.loads(node(tmp_path, "drive.js", TEXT)):
+        assert_allclose(found, wanted, rtol=1e-5, atol=NEAR[precision])
+    assert max(abs(score.nats - nats) for score, nats in zip(model.score(TEXT), wanted, strict=True)) > NEAR[precision]
 
 
 @pytest.mark.slow

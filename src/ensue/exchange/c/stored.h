@@ -5,6 +5,8 @@
 #endif
 #if PRECISION < 32 && (defined(__SSE2__) || defined(__F16C__)) && defined(__GNUC__)
 #include <immintrin.h>
+#elif PRECISION == 8 && defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 /* Of a half that is finite; the product makes subnormal ones right, too. */

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from ensue.errors import EnsueError
+from ensue.exchange.c.precision import F32
 from ensue.exchange.c.writing import card_of, license_in, name_for, printed, put
 from ensue.inspection.markup import drawn, file_text
 from ensue.runs.directory import RunDirectory
@@ -73,26 +74,31 @@ PAGES = {
 }
 
 
-def export_web(run: RunDirectory, out: Path) -> list[str]:
-    """Writes a run as a page and a module, and returns a line about what was written.
+def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[str]:
+    """Writes a run as a page and a module, and returns lines about what was written. Matrices and tables are kept in
+    one of the `PRECISIONS`; what that changes is measured.
 
     Raises EnsueError for a run that cannot be printed as C, or without the package ziglang, and DataError for a
     directory with other files.
     """
     name = name_for(out)
-    contents = page_files(run, name, compiled)
+    contents, notes = page_files(run, name, compiled, precision)
     put(contents, out)
     size = sum(map(len, contents.values()))
-    return [f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
+    return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
 
 
-def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, bytes]:
-    """The files by their names. Raises EnsueError for a run that has no page, or cannot be printed as C."""
+def page_files(
+    run: RunDirectory, name: str, compile: Compile, precision: str = F32
+) -> tuple[dict[str, bytes], list[str]]:
+    """The files by their names, and notes on the precision. Raises EnsueError for a run that has no page, or cannot be
+    printed as C.
+    """
     card, recipe = card_of(run), run.recipe
     if recipe.task not in PAGES:
         have = "language models, and taggers, classifiers and encoder-decoders of texts, have one"
         raise EnsueError(f"{run.path}: a {recipe.what} has no page; {have}")
-    (code, _, pipeline), page = printed(run, name), PAGES[recipe.task]
+    (code, _, pipeline, notes), page = printed(run, name, precision=precision), PAGES[recipe.task]
     script = module(code, name, page.name, compile)
     said: dict[str, Any] = {
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": license_in(card), "version": VERSION,
@@ -107,15 +113,15 @@ def page_files(run: RunDirectory, name: str, compile: Compile) -> dict[str, byte
     )
     types = {"exports": {".": {"types": f"./{name}.d.ts", "default": f"./{name}.js"}}, "types": f"./{name}.d.ts"}
     package = {"name": name.lower(), "version": "1.0.0", "type": "module", **types}
-    examples = _piece(f"{page.name}.md", name)
+    added = {"examples": _piece(f"{page.name}.md", name), "notes": "".join(f"{note}\n\n" for note in notes)}
     texts = {
         f"{name}.html": str(html),
         f"{name}.js": script,
         f"{name}.d.ts": _piece(f"{page.name}.d.ts", name),
         "package.json": json.dumps(package, indent=2) + "\n",
-        "README.md": _piece("README.md", name).format(**said, examples=examples, card=card),
+        "README.md": _piece("README.md", name).format(**said, **added, card=card),
     }
-    return {file: text.encode() for file, text in texts.items()}
+    return {file: text.encode() for file, text in texts.items()}, notes
 
 
 def module(code: dict[str, bytes], name: str, page: str, compile: Compile) -> str:

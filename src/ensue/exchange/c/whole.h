@@ -18,6 +18,10 @@ typedef __m256i wide;
 typedef __m128i wide;
 #define PAIRS_OF(from) _mm_srai_epi16(_mm_unpacklo_epi8(_mm_loadl_epi64((const void *)(from)), _mm_loadl_epi64((const void *)(from))), 8)
 #define ADD_PAIRS(sum, a, b) sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_set1_epi32(a), b))
+#elif HAS_LANES && defined(__wasm_simd128__)
+typedef v128_t wide;
+#define PAIRS_OF(from) wasm_i16x8_load8x8(from)
+#define ADD_PAIRS(sum, a, b) sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_i32x4_splat(a), b))
 #endif
 
 /* gcc would read a vector of M again for each row, and make all products before it adds them. */

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,21 +55,24 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: st
     Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
     """
     name = name_for(out)
-    contents, usage, pipeline = printed(run, name, embed=embed, precision=precision)
-    notes = [measured(run, pipeline, contents, name, precision)] if precision != F32 else []
+    contents, usage, _, notes = printed(run, name, embed=embed, precision=precision)
     contents["README.md"] = _readme(run, name, usage, card_of(run), embed, notes).encode()
     put(contents, out)
     size = sum(map(len, contents.values()))
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
 
 
-def printed(
-    run: RunDirectory, name: str, *, embed: bool = False, precision: str = F32
-) -> tuple[dict[str, bytes], str, Any]:
-    """The files of a run without README.md, how the program is called, and the pipeline.
+class Printed(NamedTuple):
+    """The files of a run without README.md, how the program is called, the pipeline, and notes on its precision."""
 
-    Raises EnsueError for a run that cannot be printed.
-    """
+    files: dict[str, bytes]
+    usage: str
+    pipeline: Any
+    notes: list[str]
+
+
+def printed(run: RunDirectory, name: str, *, embed: bool = False, precision: str = F32) -> Printed:
+    """A run as C. Raises EnsueError for one that cannot be printed."""
     if run.recipe.task not in TASKS:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
     import torch  # noqa: PLC0415
@@ -78,9 +81,11 @@ def printed(
     try:
         weights = Weights(precision=precision)
         parts = TASKS[run.recipe.task](pipeline, weights)
-        return assembled(parts, weights, name, embed=embed), parts.usage, pipeline
+        files = assembled(parts, weights, name, embed=embed)
     except (Untraceable, ValueError) as reason:
         raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
+    notes = [measured(run, pipeline, files, name, precision)] if precision != F32 else []
+    return Printed(files, parts.usage, pipeline, notes)
 
 
 def name_for(out: Path) -> str:
