@@ -38,11 +38,11 @@ const model = await load({ simd: simd === "SIMD" });
 const works = {
   score: () => model.score(text).map(token => `${token.nats.toFixed(4)}\\t${token.text}`).join("\\n"),
   generate: () => [...model.generate("", { maxTokens: Number(count), seed: 1 })].join(""),
-  predict: () => model.predict(lines),
+  predict: () => model.predict(lines.map(given)),
 };
-const split = line => model.isPair ? line.split("\\t") : line;
-const lines = what === "predict" ? text.split("\\n").slice(0, -1).map(split) : [];
-if (lines.length) model.predict(lines.slice(0, 300));
+const given = line => model.isPair ? line.split("\\t") : model.rate ? readFileSync(line) : line;
+const lines = what === "predict" ? text.split("\\n").slice(0, -1) : [];
+if (lines.length) model.predict(lines.slice(0, 300).map(given));
 else model.score("The sea was calm. ".repeat(200));
 const before = process.cpuUsage();
 works[what]();
@@ -138,8 +138,8 @@ def classified(model: Any, programs: dict[str, str], text: str, web: dict[str, P
     in_turns("texts classified", len(lines), works)
 
 
-def framed(model: Any, programs: dict[str, str], paths: list[str]) -> None:
-    """Series in files that are all named, and one call for each file in ensue."""
+def framed(model: Any, programs: dict[str, str], paths: list[str], web: dict[str, Path]) -> None:
+    """Series in files that are all named, and one call for each file in ensue. WebAssembly reads sounds alone."""
     given = "".join(f"{path}\n" for path in paths).encode()
     frames = sum(len(series.frames) for path in paths for series in model.source(path))
     works = each(programs, given) | {
@@ -149,6 +149,7 @@ def framed(model: Any, programs: dict[str, str], paths: list[str]) -> None:
         "ensue, file by file": lambda: processor_seconds(
             lambda: [list(model.prediction_lines(path)) for path in paths]
         ),
+        **in_web(web, given.decode(), "predict"),
     }
     in_turns("frames answered", frames, works)
 
@@ -272,9 +273,11 @@ def main() -> None:
         for what, command in programs.items():
             most = peak([command, *arguments], read, ends=not reads_lines)
             print(f"{what}: largest memory {most:,} KiB, with a text of {len(read) / 1024:.0f} KiB")
-        web = {} if hasattr(model, "seen") else exported_web(options.run, Path(name) / "web")
-        if hasattr(model, "seen"):
-            framed(model, programs, text.splitlines())
+        is_framed = hasattr(model, "seen")
+        reads = not is_framed or model.seen.shape.is_sound
+        web = exported_web(options.run, Path(name) / "web") if reads else {}
+        if is_framed:
+            framed(model, programs, text.splitlines(), web)
         elif hasattr(model, "prediction_lines") and hasattr(model, "label"):
             tagged(model, programs, text, options.text, web)
         elif hasattr(model, "coder"):

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -25,8 +24,8 @@ from ensue.text.schemes import spans as spans_of
 from exchange.c.carried import NEAR, Carried, put
 from exchange.c.classifiers import KINDS as CLASSIFIERS
 from exchange.c.classifiers import SIGNS, classifier
-from exchange.c.conftest import HAS_ZIG
 from exchange.c.models import MIXED, SAMPLINGS, pipeline
+from exchange.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
 from exchange.c.taggers import TEXTS, pipeline_of, sentences_of
 from exchange.c.taggers import written as tagger_written
 from exchange.c.transducers import KINDS as TRANSDUCERS
@@ -35,9 +34,6 @@ from exchange.c.transducers import files_of as transducer_files
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 
-NODE = shutil.which("node")
-needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="no ziglang (pip install --target build/ziglang ziglang)")
-needs_node = pytest.mark.skipif(NODE is None, reason="no node")
 TEXT = MIXED + "\U0001f600 naïve\ufeff\n"
 DRIVER = """
 import { readFileSync } from "node:fs";
@@ -90,13 +86,6 @@ def run_of(folder: Path) -> RunDirectory:
     return RunDirectory(folder / "char-lstm")
 
 
-def members_of(interface: str, declared: str) -> set[str]:
-    """The names of an interface in declarations of TypeScript."""
-    body = re.search(rf"interface {interface} {{\n(.*?)\n}}", declared, re.DOTALL)
-    assert body is not None
-    return set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[1], re.MULTILINE))
-
-
 def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
     asked = []
 
@@ -135,7 +124,7 @@ def test_a_task_without_a_page_is_refused_with_or_without_a_compiler(
 ) -> None:
     monkeypatch.delattr(web, "version")
     unpacked("predict-frames", tmp_path)
-    have = "language models, and taggers, classifiers and encoder-decoders of texts, have one"
+    have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
     with pytest.raises(EnsueError, match=f"has no page; {have}"):
         ensue.export_run(tmp_path / "predict-frames", tmp_path / "out", "web")
 
@@ -177,24 +166,13 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
     assert web.compiled({web.WHOLE: b""}, ()) == b"code"
 
 
-def node(folder: Path, file: str, given: str = "") -> str:
-    assert NODE is not None
-    found = subprocess.run([NODE, file], cwd=folder, input=given, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr) == (0, "")
-    return found.stdout
-
-
 @pytest.mark.slow
 @needs_zig
 @needs_node
 @pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
-    (tmp_path / "sea.js").write_text(
-        web.module(written(model.model, model.tokenizer, "sea"), "sea", "language", web.compiled), encoding="utf-8"
-    )
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "drive.js").write_text(DRIVER)
+    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language", tmp_path, DRIVER)
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
@@ -240,9 +218,7 @@ def test_a_module_in_fewer_bits_has_the_nats_of_c(precision: str, tmp_path: Path
     model = pipeline("simple")
     files = written(model.model, model.tokenizer, "sea", precision=precision)
     wanted = [token.nats for token in Carried(put(files, tmp_path), "sea").read(TEXT.encode())]
-    (tmp_path / "sea.js").write_text(web.module(files, "sea", "language", web.compiled), encoding="utf-8")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "drive.js").write_text(NATS)
+    put_module(files, "sea", "language", tmp_path, NATS)
     for found in json.loads(node(tmp_path, "drive.js", TEXT)):
         assert_allclose(found, wanted, rtol=1e-5, atol=NEAR[precision])
     assert max(abs(score.nats - nats) for score, nats in zip(model.score(TEXT), wanted, strict=True)) > NEAR[precision]
@@ -324,11 +300,7 @@ console.log(JSON.stringify(said));
 @needs_node
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
-    (tmp_path / "tag.js").write_text(
-        web.module(tagger_written(model, "tag"), "tag", "tagging", web.compiled), encoding="utf-8"
-    )
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "drive.js").write_text(TAGGER_DRIVER)
+    put_module(tagger_written(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
     declared = (web.PIECES / "tagging.d.ts").read_text("utf-8")
@@ -361,13 +333,6 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
             "a sentence is too long",
         ]  # fmt: skip
         assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
-
-
-def with_page(name: str, folder: Path) -> Path:
-    """A folder with that kept run, and with its page."""
-    unpacked(name, folder)
-    ensue.export_run(folder / name, folder / "page", "web")
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -429,9 +394,7 @@ console.log(JSON.stringify(said));
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model, weights = classifier(**CLASSIFIERS[kind]), Weights()
     code = assembled(classifier_parts(model, weights), weights, "topic")
-    (tmp_path / "topic.js").write_text(web.module(code, "topic", "classes", web.compiled), encoding="utf-8")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "drive.js").write_text(CLASSIFIER_DRIVER)
+    put_module(code, "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
     odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
@@ -537,11 +500,7 @@ if (!isMainThread) {
 @pytest.mark.parametrize("kind", ["bilinear", "subwords"])
 def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
     model = transducer(**TRANSDUCERS[kind])
-    (tmp_path / "say.js").write_text(
-        web.module(transducer_files(model, "say"), "say", "transducing", web.compiled), encoding="utf-8"
-    )
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "drive.js").write_text(TRANSDUCER_DRIVER)
+    put_module(transducer_files(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
     sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
     changes: list[dict[str, Any]] = [
         {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},

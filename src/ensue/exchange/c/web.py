@@ -66,12 +66,30 @@ def _examples(pipeline: Any) -> list[str]:
     return [(names or [""])[0] if place in coder.names else text for place in range(pipeline.num_texts)]
 
 
+def _of_series(pipeline: Any) -> dict[str, Any]:
+    shape, reading = pipeline.seen.shape, pipeline.recipe.reading()
+    others = [name for name in (reading.labels, reading.time, reading.group) if name]
+    return {
+        "rate": round(shape.rate) if shape.is_sound else 0, "width": shape.width,
+        "table": {"names": shape.columns, "series": reading.series, "others": others},
+    }  # fmt: skip
+
+
 PAGES = {
     "language-modeling": Page("language", _of_language),
     "labeling": Page("tagging", lambda pipeline: {}),
     "classification": Page("classes", lambda pipeline: {}),
+    "frame-classification": Page("frame_classes", _of_series),
+    "frame-labeling": Page("frame_tags", _of_series),
     "sequence-to-sequence": Page("transducing", lambda pipeline: {"examples": _examples(pipeline)}),
 }
+
+SHARED = {
+    "tagging": ("labels", "spans"), "classes": ("labels", "choice", "list"),
+    "frame_classes": ("labels", "choice", "list", "readers", "frames"),
+    "frame_tags": ("labels", "spans", "list", "readers", "frames"),
+}  # fmt: skip
+"""What pages share: files beside theirs, of the kinds that there are of each."""
 
 
 def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[str]:
@@ -96,7 +114,7 @@ def page_files(
     """
     card, recipe = card_of(run), run.recipe
     if recipe.task not in PAGES:
-        have = "language models, and taggers, classifiers and encoder-decoders of texts, have one"
+        have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
         raise EnsueError(f"{run.path}: a {recipe.what} has no page; {have}")
     (code, _, pipeline, notes), page = printed(run, name, precision=precision), PAGES[recipe.task]
     script = module(code, name, page.name, compile)
@@ -107,7 +125,7 @@ def page_files(
         "exchange/c/pages/page.html",
         body=f"exchange/c/pages/{page.name}.html",
         style=Markup(file_text("style.css")),
-        script=Markup("".join([script, _piece("page.js", name), _piece(f"{page.name}.page.js", name)])),
+        script=Markup("".join([script, _piece("page.js", name), *_pieces(page.name, ".page.js", name)])),
         **said,
         **page.numbers(pipeline),
     )
@@ -117,7 +135,7 @@ def page_files(
     texts = {
         f"{name}.html": str(html),
         f"{name}.js": script,
-        f"{name}.d.ts": _piece(f"{page.name}.d.ts", name),
+        f"{name}.d.ts": "".join(reversed(_pieces(page.name, ".d.ts", name))),
         "package.json": json.dumps(package, indent=2) + "\n",
         "README.md": _piece("README.md", name).format(**said, **added, card=card),
     }
@@ -126,14 +144,14 @@ def page_files(
 
 def module(code: dict[str, bytes], name: str, page: str, compile: Compile) -> str:
     """A module of JavaScript with a model inside, of the files of C that `printed` gives."""
-    calls = "".join(_piece(f"{part}.c", name) for part in ("memory", page)).encode()
+    calls = "\n".join([_piece("memory.c", name), *_pieces(page, ".c", name)]).encode()
     inside = {
         "SIMD": compile(code | {WHOLE: calls}, SIMD),
         "PLAIN": compile(code | {WHOLE: calls}, ()),
         "WEIGHTS": code[f"{name}.weights"],
     }
     texts = [f'const {key} =\n  "{b64encode(value).decode()}";\n' for key, value in inside.items()]
-    return "".join([_piece("memory.js", name), _piece(f"{page}.js", name), "\n", *texts])
+    return "".join([_piece("memory.js", name), *_pieces(page, ".js", name), "\n", *texts])
 
 
 def check_compiler() -> None:
@@ -165,6 +183,12 @@ def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
         except subprocess.TimeoutExpired:
             raise EnsueError(f"ziglang has not compiled the model in {SECONDS} seconds") from None
         return (folder / "page.wasm").read_bytes()
+
+
+def _pieces(page: str, ending: str, name: str) -> list[str]:
+    """The files of one kind, those that pages share first."""
+    files = (part + ending for part in (*SHARED.get(page, ()), page))
+    return [_piece(file, name) for file in files if (PIECES / file).exists()]
 
 
 def _piece(file: str, name: str) -> str:

@@ -2,33 +2,17 @@
 _Static_assert(offsetof(NAME_text, size) == 4 && sizeof(NAME_text) == 8, "as memory.js writes them");
 _Static_assert(NAME_TOO_LONG == -7, "as classes.js has it");
 
-EXPORTED(labels) int pageLabels(void) { return NAME_LABELS; }
-
-EXPORTED(label_name) const char *pageLabelName(uint32_t id) { return NAME_label(&model, id); }
-
 /* How many texts are read together: 1, or 2 of a model of pairs. */
 EXPORTED(texts) int pageTexts(void) { return NAME_TEXTS; }
 
-/* Whether a text may have several labels. */
-EXPORTED(is_multiple) int pageIsMultiple(void) { return IS_MULTIPLE; }
-
 EXPORTED(work_size) size_t pageWorkSize(size_t bytes) { return NAME_memory(bytes); }
-
-/* What is said of a text: how many words were read, and the labels that are given, with the probabilities of all. */
-typedef struct {
-    int32_t words, given;
-    uint32_t labels[NAME_LABELS];
-    float probabilities[NAME_LABELS];
-} said;
-
-_Static_assert(sizeof(said) == 8 + 8 * NAME_LABELS, "as classes.js reads it");
 
 /* Classifies the first of `count` texts, or pairs, and returns how many: up to one that needs more memory, or a code if
  * that is the first one. */
 EXPORTED(classify) int pageClassify(void *work, size_t size, const NAME_text *texts, int count, double at_least, said *to) {
     for (int k = 0; k < count; k++, texts += NAME_TEXTS, to++) {
-        to->words = NAME_classify(&model, work, size, texts, to->probabilities);
-        if (to->words < 0) return k ? k : to->words;
+        to->read = NAME_classify(&model, work, size, texts, to->probabilities);
+        if (to->read < 0) return k ? k : to->read;
         to->given = NAME_choose(&model, to->probabilities, at_least, to->labels);
     }
     return count;

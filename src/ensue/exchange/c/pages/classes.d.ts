@@ -4,15 +4,7 @@
 export type Text = string | [string, string];
 
 /** A text with its labels. */
-export interface Answer {
-  /** The most probable of its labels; null if it has none. */
-  label: string | null;
-  /** How probable that label is; without a label, the probability of the most probable one. */
-  probability: number;
-  /** All labels that are given, the most probable first: one, or any number if the model gives several. */
-  labels: string[];
-  /** The probability of every label, in the order of `Model.labels`. If a text has one label, they sum to 1. */
-  probabilities: number[];
+export interface Answer extends Choice {
   /** How many words were read. If there are none, the answer means nothing. */
   words: number;
 }

@@ -37,6 +37,11 @@ class Memory {
     return new Uint8Array(this.functions.memory.buffer, place >>> 0, count);  // above 2 GiB it is given as a number below 0
   }
 
+  /** So many numbers of 32 bits at a place; valid as long as bytes. */
+  reals(place, count) {
+    return new Float32Array(this.functions.memory.buffer, place >>> 0, count);
+  }
+
   get numbers() {
     return new DataView(this.functions.memory.buffer);
   }
@@ -47,8 +52,17 @@ class Memory {
     return place;
   }
 
+  /** Makes the memory of `work` enough for so many bytes; what stood there is lost. */
+  enlarge(work, size) {
+    if (size <= work.room) return;
+    if (work.room) this.functions.release(work.place);
+    work.room = 0;
+    work.place = this.allocate(size);
+    work.room = size;
+  }
+
   put(bytes) {
-    const place = this.allocate(bytes.length);
+    const place = this.allocate(bytes.length || 1);
     this.bytes(place, bytes.length).set(bytes);
     return place;
   }

@@ -4,17 +4,16 @@ const WORD = 32, LEAST = 512, TOGETHER = 128, BYTES = 16;  // bytes; words of a 
 /** A tagger: the words of texts, each with its label and how probable that is. */
 class Model {
   #memory;
-  #sides;
+  #spans;
   #session = 0;
   #room = 0;
 
   constructor(memory, isWide) {
     this.#memory = memory;
     this.simd = isWide;
-    const { functions } = memory, ids = Array.from({ length: functions.labels() }, (_, id) => id);
-    this.labels = ids.map(id => memory.text(functions.label_name(id)));
-    this.hasSpans = functions.has_spans() === 1;
-    this.#sides = new Map(ids.map(id => [this.labels[id], functions.sides(id)]));
+    this.labels = labelsOf(memory);
+    this.#spans = new Spans(memory, this.labels, true);
+    this.hasSpans = this.#spans.areNamed;
   }
 
   /** The words of each text, as `ensue predict` cuts and labels them. A text is a sentence: a string, or its words. */
@@ -27,26 +26,13 @@ class Model {
 
   /** The spans of a sentence that `predict` gave; without spans in the labels, each word. */
   spans(words) {
-    const found = [];
-    let before = 0;
-    words.forEach((word, place) => {
-      const sides = this.#sides.get(word.label), last = found.at(-1), label = this.classOf(word.label);
-      if (label === null) return;
-      if (last?.last === place - 1 && last.label === label && !(before & 2) && !(sides & 1)) {
-        last.last = place;
-        last.probability = Math.min(last.probability, word.probability);
-      } else {
-        found.push({ label, first: place, last: place, probability: word.probability });
-      }
-      before = sides;
-    });
-    return found;
+    const leastOf = ({ first, last }) => words.slice(first, last + 1).reduce((least, word) => Math.min(least, word.probability), 1);
+    return this.#spans.of(words.map(word => word.label)).map(span => ({ ...span, probability: leastOf(span) }));
   }
 
   /** The class of a label, without the letter of its scheme; null outside of spans. */
   classOf(label) {
-    if (!this.hasSpans) return label;
-    return label === this.labels[0] ? null : label.includes("-") ? label.slice(label.indexOf("-") + 1) : "";
+    return this.#spans.classOf(label);
   }
 
   #labeled(texts) {

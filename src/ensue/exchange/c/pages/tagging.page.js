@@ -31,9 +31,7 @@ async function read(model) {
 }
 
 function paint(model) {
-  const tones = new Map([...new Set(model.labels.map(label => model.classOf(label)))].filter(name => name !== null)
-    .map((name, k) => [name, `oklch(${k % 2 ? 0.82 : 0.89} 0.09 ${(k * 137.5 + 60) % 360})`]));
-  const nameOf = name => name || "span", content = [];
+  const tones = tonesOf(model), content = [];
   let end = 0, open = null;
   words.slice(0, SHOWN).forEach((word, place) => {
     const isNext = word.span && word.inner;
@@ -59,12 +57,7 @@ function paint(model) {
   }), words.length > SHOWN ? " …" : "");
   const counts = new Map();
   for (const word of words) if (word.span && !word.inner) counts.set(word.span.label, (counts.get(word.span.label) ?? 0) + 1);
-  of("counts").replaceChildren(...[...counts].sort((one, other) => other[1] - one[1]).map(([name, count]) => {
-    const item = element("li", element("span", nameOf(name), "chip"));
-    item.firstChild.style.setProperty("--tone", tones.get(name));
-    item.append(` ${count.toLocaleString("en")}`);
-    return item;
-  }));
+  showCounts(tones, counts, count => count.toLocaleString("en"));
   const least = [...words].sort((one, other) => one.probability - other.probability).slice(0, 10);
   of("least").hidden = !least.length;
   of("least").querySelector("tbody").replaceChildren(...least.map(word => {

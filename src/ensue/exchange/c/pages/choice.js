@@ -1,0 +1,29 @@
+
+const NUMBER = 4;  // bytes of a number
+
+/** The least probability of a label, of the options of a call. */
+function leastOf({ atLeast = 0, ...others } = {}) {
+  const [unknown] = Object.keys(others);
+  if (unknown) throw new TypeError(`no option "${unknown}"`);
+  if (!(typeof atLeast === "number" && atLeast >= 0 && atLeast <= 1)) throw new RangeError(`atLeast = ${atLeast} is no number from 0 to 1`);
+  return atLeast;
+}
+
+/** The bytes of what is said of so many texts or series. */
+function saidSize(count, labels) {
+  return count * (2 + 2 * labels.length) * NUMBER;
+}
+
+/** What is said of so many, at a place: the choice of labels, and how many words or frames, as `parts` calls them, each has. */
+function choicesAt(memory, place, count, labels, parts) {
+  const size = 2 + 2 * labels.length, { buffer } = memory.functions.memory, found = [];
+  const whole = new Int32Array(buffer, place, count * size), shares = new Float32Array(buffer, place, count * size);
+  for (let at = 0; at < whole.length; at += size) {
+    const given = whole[at + 1], first = at + 2 + labels.length, chosen = [], probabilities = [];
+    for (let k = 0; k < given; k++) chosen.push(labels[whole[at + 2 + k]]);
+    for (let k = 0; k < labels.length; k++) probabilities.push(shares[first + k]);
+    const probability = given ? probabilities[whole[at + 2]] : Math.max(...probabilities);
+    found.push({ label: given ? chosen[0] : null, probability, labels: chosen, probabilities, [parts]: whole[at] });
+  }
+  return found;
+}

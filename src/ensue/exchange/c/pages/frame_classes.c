@@ -1,0 +1,12 @@
+/* The function of a classifier of series. Behind what is said there has to be room for all probabilities once more. */
+EXPORTED(classify)
+int pageClassify(void *work, size_t frames, const NAME_series *series, size_t count, double at_least, said *to) {
+    float *all = (float *)(to + count);
+    int code = NAME_classify(&model, work, frames, series, count, all);
+    for (size_t k = 0; !code && k < count; k++, to++, all += NAME_LABELS) {
+        memcpy(to->probabilities, all, sizeof to->probabilities);
+        to->read = (int32_t)series[k].count;
+        to->given = NAME_choose(&model, all, at_least, to->labels);
+    }
+    return code;
+}

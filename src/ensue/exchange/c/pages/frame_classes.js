@@ -1,0 +1,35 @@
+
+/** A classifier of series: their labels, with the probabilities of all labels. */
+class Model {
+  #memory;
+  #series;
+
+  constructor(memory, isWide) {
+    this.#memory = memory;
+    this.#series = new Series(memory);
+    const { width, rate, secondsPerFrame } = this.#series;
+    Object.assign(this, { labels: labelsOf(memory), width, rate, secondsPerFrame, simd: isWide, isMultiple: memory.functions.is_multiple() === 1 });
+  }
+
+  /** The labels of each series, as `ensue predict` gives them. No label is given that is less probable than `atLeast`. */
+  predict(series, options) {
+    const memory = this.#memory, { functions } = memory, atLeast = leastOf(options);
+    return this.#series.answers(series, (work, frames, place, counts) => {
+      const said = memory.allocate(saidSize(2 * counts.length, this.labels));
+      try {
+        memory.check(functions.classify(work, frames, place, counts.length, atLeast, said));
+        return choicesAt(memory, said, counts.length, this.labels, "frames");
+      } finally {
+        functions.release(said);
+      }
+    });
+  }
+
+  samples(file) {
+    return this.#series.samples(file);
+  }
+
+  frames(samples) {
+    return this.#series.frames(samples);
+  }
+}

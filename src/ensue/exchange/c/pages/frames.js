@@ -1,0 +1,146 @@
+
+const SERIES = 8, REAL = 4, FRAMES_TOGETHER = 1 << 12, SERIES_TOGETHER = 256;  // bytes of a NAME_series and of a number; in a call
+
+/** Series of frames in the memory of the code, and the sounds that become such series. */
+class Series {
+  #memory;
+
+  constructor(memory) {
+    const { functions } = this.#memory = memory;
+    this.width = functions.width();
+    this.rate = functions.rate?.() ?? null;
+    this.step = functions.frame_step?.() ?? null;
+    this.secondsPerFrame = this.rate && this.step / this.rate;
+  }
+
+  /** When so many frames have passed: in seconds of a sound, else their number. */
+  timeOf(frames) {
+    return this.rate ? frames * this.step / this.rate : frames;
+  }
+
+  /** The answers for all series. `answer` gives those of some: of memory for so many frames, an array of NAME_series at a
+   * place, and the frames of each. */
+  answers(list, answer) {
+    if (!Array.isArray(list)) throw new TypeError("the series are no array");
+    const found = [], work = { place: 0, room: 0 }, { functions } = this.#memory;
+    try {
+      for (let k = 0; k < list.length;) {
+        const some = [];
+        try {
+          for (let frames = 0; k < list.length && some.length < SERIES_TOGETHER && frames < FRAMES_TOGETHER; frames += some.at(-1).count)
+            some.push(this.#put(list[k++]));
+          for (const one of this.#answered(some, work, answer)) found.push(one);
+        } finally {
+          for (const { place } of some) functions.release(place);
+        }
+      }
+      return found;
+    } finally {
+      functions.release(work.place);
+    }
+  }
+
+  #answered(some, work, answer) {
+    const memory = this.#memory, counts = some.map(({ count }) => count);
+    const frames = Math.max(Math.min(sumOf(counts), FRAMES_TOGETHER), ...counts);
+    memory.enlarge(work, this.#workSize(frames));
+    const place = memory.allocate(some.length * SERIES);
+    try {
+      const { numbers } = memory;
+      some.forEach((one, k) => {
+        numbers.setUint32(place + k * SERIES, one.place, true);
+        numbers.setUint32(place + k * SERIES + 4, one.count, true);
+      });
+      return answer(work.place, frames, place, counts);
+    } finally {
+      memory.functions.release(place);
+    }
+  }
+
+  /** The frames of a series in memory: their place and number. */
+  #put(one) {
+    const isRows = Array.isArray(one) && typeof one[0] === "object";
+    const numbers = isRows ? rowsOf(one, this.width) : isBytes(one) ? this.samples(one) : flatOf(one);
+    const frames = this.rate && !isRows ? this.frames(numbers) : numbers, count = frames.length / this.width;
+    if (!count) throw new RangeError("a series has no frames");
+    if (count % 1) throw new RangeError(`${frames.length} numbers are no frames of ${this.width}`);
+    this.#workSize(count);
+    return { place: this.#putNumbers(frames), count };
+  }
+
+  #putNumbers(numbers) {
+    const place = this.#memory.allocate(numbers.length * REAL);
+    this.#memory.reals(place, numbers.length).set(numbers);
+    return place;
+  }
+
+  #workSize(frames) {
+    const size = this.#memory.functions.work_size(frames) >>> 0;
+    if (!size) throw new RangeError("a series is too long");
+    return size;
+  }
+
+  /** The samples of a WAV file, from -1 to 1; several channels are mixed. */
+  samples(file) {
+    if (!this.rate) throw new TypeError("bytes are a file of a sound, and the model reads no sounds");
+    if (!isBytes(file)) throw new TypeError("a file is neither a Uint8Array nor an ArrayBuffer");
+    const memory = this.#memory, { functions } = memory, size = file.byteLength, place = memory.put(new Uint8Array(file.buffer ?? file, file.byteOffset, size));
+    try {
+      const count = memory.check(functions.samples(place, size, 0, 0));
+      return this.#written(count, to => functions.samples(place, size, to, count));
+    } finally {
+      functions.release(place);
+    }
+  }
+
+  /** The features of each frame of a sound, one frame behind the other. */
+  frames(samples) {
+    if (!this.rate) throw new TypeError("the model reads no sounds");
+    const given = flatOf(samples), memory = this.#memory, { functions } = memory;
+    if (!given.length) throw new RangeError("a sound has no samples");
+    const work = memory.allocate(this.#workSize(1));
+    let place = 0;
+    try {
+      place = this.#putNumbers(given);
+      const count = memory.check(functions.frames(work, place, given.length, 0, 0));
+      return this.#written(count * this.width, to => functions.frames(work, place, given.length, to, count));
+    } finally {
+      functions.release(place);
+      functions.release(work);
+    }
+  }
+
+  /** So many numbers that a function writes. */
+  #written(count, write) {
+    const memory = this.#memory, to = memory.allocate(count * REAL);
+    try {
+      write(to);
+      return memory.reals(to, count).slice();
+    } finally {
+      memory.functions.release(to);
+    }
+  }
+}
+
+function isBytes(given) {
+  return given instanceof Uint8Array || given instanceof ArrayBuffer;
+}
+
+/** Numbers, one behind the other. */
+function flatOf(given) {
+  if (given instanceof Float32Array) return given;
+  if (!Array.isArray(given) && !(given instanceof Float64Array)) throw new TypeError("a series is neither numbers nor rows of them");
+  if (!given.every(x => typeof x === "number")) throw new TypeError("a series has something that is no number");
+  return Float32Array.from(given);
+}
+
+/** The numbers of frames, one behind the other. */
+function rowsOf(frames, width) {
+  const found = new Float32Array(frames.length * width);
+  frames.forEach((frame, t) => {
+    const row = flatOf(frame);
+    if (row.length !== width) throw new RangeError(`frames have ${width} numbers, and one of these has ${row.length}`);
+    found.set(row, t * width);
+  });
+  return found;
+}

@@ -1,0 +1,137 @@
+const MOST_FRAMES = 20_000, MOST_BYTES = 64 * 2 ** 20, MOST_SECONDS = 60;  // of a series; of a file; of a recording
+const table = JSON.parse(of("give").dataset.table), shown = of("shown");
+let turn = 0, answers = [], at = -1, isRecording = false, recorder = null;
+
+/** Throws for a series that would keep the page busy for long. */
+function checkFrames(frames) {
+  if (frames > MOST_FRAMES) throw new RangeError(`a series has ${MOST_FRAMES.toLocaleString("en")} frames or fewer here; the module reads longer ones`);
+}
+
+/** What to do, and which labels there are. */
+function asking(model) {
+  return `${model.rate ? "Choose or record a sound." : "Choose a file, or write numbers."} The labels are ${clipped(model.labels.join(", "), 300)}.`;
+}
+
+/** Rows of so many numbers. */
+function inRows(numbers, width) {
+  return Array.from({ length: numbers.length / width }, (_, t) => numbers.subarray(t * width, (t + 1) * width));
+}
+
+/** The samples of a sound. What C cannot read, the browser decodes, at the rate of the model. */
+async function heard(model, bytes) {
+  try {
+    return { given: model.samples(bytes), note: "" };
+  } catch {
+    let sound;
+    try {
+      sound = await new OfflineAudioContext(1, 1, model.rate).decodeAudioData(bytes.buffer);
+    } catch {
+      throw new TypeError("no sound that C or this browser can read");
+    }
+    const channels = Array.from({ length: sound.numberOfChannels }, (_, k) => sound.getChannelData(k));
+    return { given: channels[0].map((_, t) => sumOf(channels.map(channel => channel[t])) / channels.length), note: ", decoded by the browser" };
+  }
+}
+
+/** The series in a file. */
+async function seriesOf(model, file) {
+  if (file.size > MOST_BYTES) throw new RangeError(`a file has ${MOST_BYTES / 2 ** 20} MiB or fewer here; the module reads larger ones`);
+  const read = readerOf(file.name, model.width, table), bytes = new Uint8Array(await file.arrayBuffer());
+  if (read) return read(bytes);
+  if (!model.rate) throw new TypeError("no .npy, .csv, .tsv or idx file by its name");
+  const sound = await heard(model, bytes);
+  checkFrames(sound.given.length / model.rate / model.secondsPerFrame);
+  return [sound];
+}
+
+/** Series with their answers. */
+function* answered(model, file, series) {
+  for (const { name, place = "", given, note = "" } of series) {
+    const [answer] = model.predict([given]), isSound = given instanceof Float32Array, count = isSound ? given.length / model.rate : given.length;
+    const size = isSound ? `${count.toFixed(2)} s` : `${count.toLocaleString("en")} frame${count === 1 ? "" : "s"}`;
+    yield { ...answer, name: name || file + place, size: size + note };
+  }
+}
+
+/** Answers the series of `sources`, each with a name and a function that gives them, and shows the first one. */
+async function read(model, sources, show) {
+  const mine = ++turn, start = performance.now(), found = [], failures = [];
+  for (const { name, series } of sources) {
+    of("speed").textContent = `Reading ${name} …`;
+    try {
+      await slowly(answered(model, name, await series()), answer => found.push(answer), () => mine === turn);
+    } catch (error) {
+      failures.push(`${name}: ${error.message}`);
+    }
+    if (mine !== turn) return;
+  }
+  answers = found;
+  of("wrong").hidden = !failures.length;
+  if (failures.length) complain(new Error(failures[0] + (failures.length > 1 ? ` (and ${failures.length - 1} more)` : "")));
+  of("speed").textContent = found.length > 1 ? speedOf(found, model.rate ? "sounds" : "series", start) : "";
+  show(0);
+}
+
+/** Records until the button is pressed again, and gives the recording. */
+async function recorded(button) {
+  if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) throw new Error("this browser gives the page no microphone");
+  const wishes = { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: wishes }).catch(error => {
+    throw new Error(error.name === "NotAllowedError" ? "the microphone was not allowed" : `there is no microphone (${error.message})`);
+  });
+  const pieces = [], begin = performance.now();
+  recorder = new MediaRecorder(stream);
+  recorder.addEventListener("dataavailable", event => pieces.push(event.data));
+  const end = new Promise(done => recorder.addEventListener("stop", done));
+  const tick = () => {
+    const seconds = Math.floor((performance.now() - begin) / 1000);
+    button.textContent = `Stop (${seconds} s)`;
+    if (seconds >= MOST_SECONDS) recorder.stop();
+  };
+  const clock = setInterval(tick, 500);
+  recorder.start();
+  tick();
+  await end;
+  clearInterval(clock);
+  button.textContent = "Record";
+  for (const track of stream.getTracks()) track.stop();
+  return new File(pieces, "recording");
+}
+
+/** Reads what is given; `cells` are those of a row of the table, and `tell` shows an answer. */
+function listen(model, cells, tell) {
+  const show = place => {
+    if (!place) showRows(answers, cells);
+    look(place);
+  };
+  const look = place => {
+    mark(shown, at = place);
+    tell(answers[place]);
+  };
+  const begin = sources => read(model, sources, show).catch(complain), sourceOf = file => ({ name: file.name, series: () => seriesOf(model, file) });
+  browse(shown, () => Math.min(answers.length, SHOWN), () => at, look);
+  of("files").addEventListener("change", event => begin([...event.target.files].map(sourceOf)));
+  for (const kind of ["dragover", "dragleave", "drop"]) document.addEventListener(kind, event => {
+    event.preventDefault();
+    of("give").classList.toggle("over", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length) begin([...event.dataTransfer.files].map(sourceOf));
+  });
+  of("record")?.addEventListener("click", async event => {
+    if (isRecording) return recorder?.stop();
+    isRecording = true;
+    try {
+      begin([sourceOf(await recorded(event.target))]);
+    } catch (error) {
+      complain(error);
+    }
+    isRecording = false;
+    recorder = null;
+  });
+  of("text")?.addEventListener("input", event => {
+    const typed = event.target.value.trim(), isPlain = !/[\t,;]/.test(typed.split("\n", 1)[0]);
+    const text = isPlain ? typed.replaceAll(/[^\S\n]+/g, ",") : typed;
+    begin(typed ? [{ name: "numbers", series: async () => seriesOfTable(text, model.width, table, true) }] : []);
+  });
+  tell(undefined);
+}
+

@@ -1,0 +1,33 @@
+
+/** The spans of labels. If these are of no spans, equal neighbors are one, unless each label is `apart`. */
+class Spans {
+  #sides;
+  #outside;
+
+  constructor(memory, labels, apart) {
+    const { functions } = memory;
+    this.areNamed = functions.has_spans() === 1;
+    this.#outside = this.areNamed ? labels[0] : null;
+    this.#sides = new Map(labels.map((label, id) => [label, this.areNamed || !apart ? functions.sides(id) : 3]));
+  }
+
+  /** The class of a label, without the letter of its scheme; null outside of spans. */
+  classOf(label) {
+    if (!this.areNamed) return label;
+    return label === this.#outside ? null : label.includes("-") ? label.slice(label.indexOf("-") + 1) : "";
+  }
+
+  /** The spans of a sequence: class, first and last place. */
+  of(labels) {
+    const found = [];
+    let before = 0;
+    labels.forEach((name, place) => {
+      const sides = this.#sides.get(name), last = found.at(-1), label = this.classOf(name);
+      if (label === null) return;
+      if (last?.last === place - 1 && last.label === label && !(before & 2) && !(sides & 1)) last.last = place;
+      else found.push({ label, first: place, last: place });
+      before = sides;
+    });
+    return found;
+  }
+}
