@@ -324,6 +324,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--execution", choices=("compiled", "plain"), default="compiled", help="plain: no compiler")
     parser.add_argument("--ragged", action="store_true", help="lengths uniform in 1 to T, beside packed sequences")
     parser.add_argument("--precision", choices=TOLERANCES, default="float32", help="bf16: all of it under autocast")
+    parser.add_argument(
+        "--onednn", action="store_true", help="torch's float32 products by oneDNN, as `ensue machine` may choose"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--memory", action="store_true", help="the memory of a training step, instead of times")
     parser.add_argument("--plot", type=Path, metavar="PATH.svg", help="draw the ratios of the gated cells")
@@ -334,7 +337,7 @@ def prepare(arguments: argparse.Namespace) -> Setting:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     tf32 = arguments.precision == "tf32"
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.set_float32_matmul_precision("high" if tf32 else "medium" if arguments.onednn else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     return Setting(
         arguments.device, arguments.precision, arguments.ragged,
