@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ import tomli_w
 
 from ensue.errors import EnsueError, RunError
 from ensue.recipe import Recipe, read_recipe
+from ensue.search.page import _shown, draw
 from ensue.search.search import TrialResult, begin, search
-from ensue.search.space import read_space
+from ensue.search.space import Choice, Space, read_space
 from ensue.search.study import Study
 from training.tiny import tiny_recipe, words
 from training.tiny_texts import without_pictures
@@ -146,6 +148,22 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
     assert (out / "search.png").stat().st_size
     assert search(recipe, space, out, trials=8, told=told.append, **options)
     assert [result.number for result in told] == list(range(8))
+
+
+def test_tables_are_told_by_what_differs(tmp_path: Path) -> None:
+    table = {"kind": "transformer", "num_heads": 4, "positions": "rotary", "dropout_attention": 0.0}
+    sizes = [{"d_model": 208, "num_layers": 1}, {"d_model": 144, "num_layers": 2}, {"d_model": 104, "num_layers": 4}]
+    space: Space = {
+        "encoder": Choice(tuple({**table, **size} for size in sizes)),
+        "data.train": Choice(("a/" * 60, "b")),
+    }
+    trials: list[Any] = [
+        SimpleNamespace(number=k, value=k / 2, params={key: json.dumps(part.samples[k % len(part.samples)])
+                                                       for key, part in space.items()})
+        for k in range(4)
+    ]  # fmt: skip
+    draw(tmp_path / "search.png", trials, space, {"encoder": 0.9})  # matplotlib warns where names leave no room
+    assert _shown({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
 
 
 @pytest.mark.slow

@@ -5,16 +5,20 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.pictures import made, picture
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import write_text
-from ensue.search.space import Range, Space
+from ensue.search.space import Choice, Range, Space
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "begun", "WAITING": "begun"}
+WIDTH = 18
+"""The characters of a line below a picture; a longer name has several lines."""
 
 
 def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter: Reporter) -> None:
@@ -82,11 +86,16 @@ def _lines(folder: Path, trials: list[Any], best: Any, space: Space, importances
         state = STATES[trial.state.name]
         score = f"{trial.value:.4f}" if state == "complete" else state
         values = _values(trial, space)
-        shown = " | ".join(_shown(values[key]) if key in values else "-" for key in space)
+        shown = " | ".join(_shown(values[key], part) if key in values else "-" for key, part in space.items())
         yield f"| {trial.number} | {score} | {shown} | `trials/{trial.number:04}` |"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, part: Range | Choice) -> str:
+    """A value in a few characters; of one of several tables, the keys in which they differ."""
+    if isinstance(part, Choice) and len(part.samples) > 1 and all(isinstance(one, dict) for one in part.samples):
+        keys = dict.fromkeys(chain.from_iterable(part.samples))
+        differing = [key for key in keys if any(one.get(key) != part.samples[0].get(key) for one in part.samples)]
+        value = ", ".join(f"{key} {value[key]}" for key in differing if key in value)
     return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
@@ -99,7 +108,7 @@ def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, f
             axes = figure.add_subplot(rows, min(3, len(keys)), place)
             values = [_values(trial, space)[key] for trial in complete]
             part = space[key]
-            points = values if isinstance(part, Range) else [_shown(value) for value in values]
+            points = values if isinstance(part, Range) else [fill(_shown(value, part), WIDTH) for value in values]
             axes.scatter(points, [trial.value for trial in complete], s=14, color="#1f4e79", alpha=0.7)
             if isinstance(part, Range) and part.log:
                 axes.set_xscale("log")
