@@ -1,6 +1,8 @@
 """Small untrained models of frames, and their interface in C."""
 
 import ctypes
+import io
+import wave
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,14 @@ def series_of(pipeline: Pipeline, seed: int, count: int = 40) -> list[NDArray[np
     if pipeline.recipe.data.missing == "mean":
         found[1][3, 1] = np.nan
     return found
+
+
+def wav(samples: bytes, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as file:
+        file.setparams((channels, width, rate, 0, "NONE", ""))
+        file.writeframes(samples)
+    return content.getvalue()
 
 
 def damaged(model: torch.nn.Module) -> None:

@@ -1,9 +1,7 @@
 """Classifiers and taggers of frames as C: the labels and probabilities of ensue, and its frames of sounds."""
 
 import ctypes
-import io
 import subprocess
-import wave
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -31,7 +29,7 @@ from exchange.c.carried import (
     put,
     rounded,
 )
-from exchange.c.framed import KINDS, CarriedFrames, damaged, given, pipeline, series_of, sound_classifier, written
+from exchange.c.framed import KINDS, CarriedFrames, damaged, given, pipeline, series_of, sound_classifier, wav, written
 from inspection.small import TRANSFORMER
 from inspection.small_frames import frame_classifier
 
@@ -102,14 +100,6 @@ def test_frames_of_sounds_are_those_of_ensue(rate: int, features: dict[str, Any]
         samples = (rng.normal(size=count) * rng.choice([1e-4, 0.3])).astype(np.float32)
         expected = log_mel(sound, samples.astype(np.float64), rate)  # type: ignore[arg-type]  # as exact as C is
         np.testing.assert_allclose(found.frames(samples), expected, rtol=1e-5, atol=1e-5)
-
-
-def wav(samples: bytes, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:
-    content = io.BytesIO()
-    with wave.open(content, "wb") as file:
-        file.setparams((channels, width, rate, 0, "NONE", ""))
-        file.writeframes(samples)
-    return content.getvalue()
 
 
 def recordings() -> list[bytes]:

@@ -20,9 +20,8 @@ from ensue.tasks.labeling.frames import FrameLabelingPipeline
 from ensue.tasks.labeling.model import FrameTaggerParts
 from ensue.text.schemes import spans as spans_of
 from exchange.c.carried import NEAR
-from exchange.c.framed import CarriedFrames, pipeline, series_of, written
+from exchange.c.framed import CarriedFrames, pipeline, series_of, wav, written
 from exchange.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
-from exchange.c.test_frames import wav
 from inspection.browser import browsing
 from inspection.small import PLAIN
 from inspection.small_frames import built, recipe_of

@@ -89,7 +89,7 @@ SHARED = {
     "frame_classes": ("labels", "choice", "list", "readers", "frames"),
     "frame_tags": ("labels", "spans", "list", "readers", "frames"),
 }  # fmt: skip
-"""What pages share: files beside theirs, of the kinds that there are of each."""
+"""Files that pages share, beside their own, of the kinds that there are of each."""
 
 
 def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[str]:
