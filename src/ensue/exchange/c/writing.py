@@ -43,7 +43,7 @@ LANGUAGE = "language-modeling"
 _TAKEN = re.compile(
     "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
     "immintrin|math|stddef|stdint|stdio|stdlib|string|add|at|cut|end|expression|filter|is|lexer|make|mark|merges|most|"
-    "next|read|reads|subwords|usual|utf8|wide|word"
+    "next|read|reads|subwords|usual|utf8|wasm_simd128|wide|word"
 )
 """Files beside a model, targets of CMake, libraries and headers, and beginnings of names inside of the C file."""
 
