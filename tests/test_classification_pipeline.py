@@ -140,6 +140,7 @@ def test_forgetting_words_changes_nothing(pipeline: ClassificationPipeline) -> N
     same_answers([pipeline.predict([text])[0] for text in texts], first)
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_not_far_ahead(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = loaded(runs / "lstm")
     monkeypatch.setattr(module, "CHUNK_TEXTS", 50)

@@ -80,6 +80,7 @@ def test_a_tagger_labels_words(tmp_path: Path) -> None:
     assert tagger.run_ == tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
     """Of ten classes with one example each half are kept for validation."""
     settings = {"train.steps": 2, "data.valid_fraction": 0.5}

@@ -93,6 +93,7 @@ def accepted(tasks: str) -> str:
     return json.dumps(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("run", ["tag-lstm-crf", "classify-lstm"])
 def test_a_run_chooses(tmp_path: Path, run: str) -> None:
     unpacked(run, tmp_path)

@@ -100,6 +100,7 @@ def test_sentences(tmp_path: Path, form: str, name: str) -> None:
     assert {source.format.labels(sentence)[0] for sentence in source} == {"B-PER"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "name"), [("columns", "a.conll"), ("json", "a.jsonl")])
 def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     """A model that knows nothing of these data differs in many words: all its changes fit together."""

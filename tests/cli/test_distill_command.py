@@ -156,6 +156,7 @@ def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused
     assert "out.taught-train.jsonl has changed since this run began" in refused(*more)
 
 
+@pytest.mark.slow
 def test_changed_answers_are_named_and_may_lie_elsewhere(ensue: Ensue, refused: Refused) -> None:
     texts = [text.text for text in documents(40)]
     Path("data.tsv").write_text(tsv(documents(40)))

@@ -252,7 +252,7 @@ HOSTILE: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: str) -> None:
     file, content, text, message = HOSTILE[name]

@@ -46,6 +46,7 @@ def test_amx_is_taken_where_it_works() -> None:
     assert bf16_kernel() == "avx512"
 
 
+@pytest.mark.slow
 def test_wrong_products_are_not_offered(emulated: pytest.MonkeyPatch) -> None:
     emulated.setitem(products.DEFINES, "amx", (*products.DEFINES["amx"], "-DEMULATED_ERROR=1"))
     assert bf16_kernels() == ("avx512",)
@@ -66,7 +67,7 @@ def test_a_processor_without_either(choice: pytest.MonkeyPatch) -> None:
         use_bf16_kernel("avx512")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kernel", ["avx512", "amx"])
 @pytest.mark.parametrize("kind", [LSTM, PeepholeLSTM])
 @pytest.mark.usefixtures("emulated")

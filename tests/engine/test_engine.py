@@ -44,7 +44,7 @@ def test_every_cell_in_torch_operations(name: str, dtype: torch.dtype) -> None:
     check(name, "plain", dtype, [SHAPES[-1], *(OF_ONE_UNIT if dtype == torch.float64 else [])])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_compiled(name: str) -> None:
@@ -99,7 +99,7 @@ def test_batches_of_every_remainder_of_a_tile(dtype: torch.dtype) -> None:
         close(everything(engine, layer, args), everything(naive, layer, args))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_ragged", some_slow([False, True], True))
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -> None:

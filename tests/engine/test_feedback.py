@@ -105,6 +105,7 @@ def test_how_it_runs_is_said() -> None:
         assert explain(feeding(DotAttention(5, 5, dropout=0.1)).eval()) == told
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("elements", [1, 40, 10_000])
 def test_additive_scores_in_blocks(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additive, "BLOCK_ELEMENTS", elements)

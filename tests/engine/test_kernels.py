@@ -223,7 +223,7 @@ def test_every_number_of_rows(multiplier: Kernels, layout: str, accumulate: bool
         check_product(multiplier, "packed_gemm", A, held(random, 37, 41, multiplier, "rows"), accumulate=accumulate)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
 @pytest.mark.parametrize("k", [1, 2, 127, 129, 513, 1101])
 def test_every_layout_of_the_weight(multiplier: Kernels, layout: str, k: int) -> None:

@@ -24,7 +24,7 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return int(request.param)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize("is_ragged", [False, True])
 @pytest.mark.parametrize("name", LAYERS)

@@ -148,7 +148,7 @@ class TestRoom:
     def test_gaps(self, width: int, ld: int) -> None:
         assert room(torch.zeros(1), 3, width).stride() == (ld, 1)
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize("execution", ["compiled", "plain"])
     @pytest.mark.parametrize("kind", [LSTM, LayerNormLSTM])
     def test_a_layer_whose_rows_have_gaps(

@@ -117,6 +117,7 @@ def test_a_location_names_a_repository_and_a_revision() -> None:
     assert [run_name(path) for path in ("hf:me/one@v1", "runs/one", "x/models--me--one/snapshots/0f")] == ["one"] * 3
 
 
+@pytest.mark.slow
 def test_what_is_pushed_is_the_same_model_without_what_is_private(hub: Hub, run: Path, pushed: str) -> None:
     oid, files = hub.commits["me/tagger"][-1]
     assert pushed == f"hf:me/tagger@{oid}"

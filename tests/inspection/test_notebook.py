@@ -182,6 +182,7 @@ def axes() -> Any:
     return figure.add_subplot()
 
 
+@pytest.mark.slow
 def test_an_inspection_draws_its_pictures_on_axes() -> None:
     weights = np.eye(2)
     words = ["$x$", "\n"]

@@ -12,6 +12,7 @@ TEXTS = ["the cat sat on the mat", "a dog runs home now", "yes"]
 REFERENCES = [["the cat sat on a mat"], ["a dog ran home now", "dogs run home"], ["yes"]]
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_libraries() -> None:
     import sacrebleu  # noqa: PLC0415 (it and the next take a second)
     from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415

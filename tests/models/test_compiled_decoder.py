@@ -47,7 +47,7 @@ def both(model):
     return state, *found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", some_slow(["sinusoidal", "learned"], "learned"))
 @pytest.mark.parametrize("activation", some_slow(["relu", "gelu", "silu"], "gelu"))

@@ -46,7 +46,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("subject", CASES)
 def test_inputs_and_parameters(subject: Subject) -> None:
     layer = subject.layer

@@ -116,7 +116,7 @@ ANSWERED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("path", "content"), ANSWERED)
 def test_a_large_answer_holds_nobody_up(
     serve: Any, bugs: list[BaseException], path: str, content: dict[str, Any]

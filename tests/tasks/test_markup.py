@@ -102,7 +102,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_markup_takes_seconds(name: str) -> None:
     start, output = time.process_time(), "y " * 100

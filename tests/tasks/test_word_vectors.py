@@ -79,7 +79,7 @@ def fasttext(runs: dict[str, Path]) -> Any:
     return ensue.load(runs["fasttext"])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) -> None:
     model = ensue.load(runs[kind])

@@ -132,7 +132,7 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     assert batch.slots.tolist() == list(range(6))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "attention", "others"),
     [

@@ -69,7 +69,7 @@ def memory_of(layer: SequenceLayer, batch: int) -> Memory | None:
     return Memory(torch.randn(batch, S, layer.d_memory), torch.arange(S) < torch.randint(1, S + 1, (batch, 1)))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", CASES)
 def test_the_graph_is_the_layer(subject: Subject) -> None:
     layer = subject.build().float()

@@ -170,7 +170,7 @@ CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers]
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("execution", ["compiled", "fold"])
 @pytest.mark.parametrize("name", CASES)
 def test_each_layer_is_its_equations(name: str, execution: str) -> None:
