@@ -54,15 +54,29 @@ def typed(browser: Browser, text: str) -> None:
     browser.until(f"{ANSWERED} && document.querySelectorAll('article:first-child .tokens .w').length === {count + 1}")
 
 
-def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> None:
+def opened(browser: Browser, server: Running) -> None:
     browser.open(server.url)
     browser.until("document.querySelector('.state').textContent.includes('has a key')")
+
+
+def begun(browser: Browser, server: Running, text: str) -> None:
+    """The page anew, with the key and a text: no test needs those before it."""
+    opened(browser, server)
+    with_key(browser, text)
+
+
+def with_key(browser: Browser, text: str) -> None:
+    browser.find("[name=key]").send_keys("secret\n")
+    browser.until("document.querySelector('[name=model]').options.length === 2")
+    typed(browser, text)
+
+
+def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> None:
+    opened(browser, server)
     browser.find("[name=key]").send_keys("wrong\n")
     browser.until("document.querySelector('.state').textContent.includes('not the server')")
     browser.run("document.querySelector('[name=key]').value = ''")
-    browser.find("[name=key]").send_keys("secret\n")
-    browser.until("document.querySelector('[name=model]').options.length === 2")
-    typed(browser, SEA)
+    with_key(browser, SEA)
     expected = load(runs[0]).score(SEA)
     assert [one["run"] for one in facts(browser)] == ["lstm"]
     assert float(facts(browser)[0]["nats per token"]) == pytest.approx(
@@ -73,6 +87,7 @@ def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> No
 
 
 def test_a_change_keeps_what_was_chosen(browser: Browser, server: Running) -> None:
+    begun(browser, server, SEA)
     browser.choose("select.color", "layer 1, cell")
     browser.choose("select.unit", "5")
     typed(browser, " so it")
@@ -81,6 +96,7 @@ def test_a_change_keeps_what_was_chosen(browser: Browser, server: Running) -> No
 
 
 def test_another_model_beside(browser: Browser, server: Running, runs: list[Path]) -> None:
+    begun(browser, server, f"{SEA} so it")
     browser.choose("[name=beside]", "gru")
     browser.until(f"{ANSWERED} && document.querySelectorAll('article').length === 2")
     expected = [load(run).score(f"{SEA} so it") for run in runs]
@@ -90,10 +106,12 @@ def test_another_model_beside(browser: Browser, server: Running, runs: list[Path
 
 
 def test_everybody_can_use_it(browser: Browser, server: Running) -> None:
+    begun(browser, server, SEA)
     assert browser.barriers() == []
 
 
 def test_it_asks_its_own_server_alone(browser: Browser, server: Running) -> None:
+    begun(browser, server, SEA)
     asked = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert asked
     assert all(name.startswith(server.url) for name in asked)
