@@ -36,6 +36,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ensue.engine import executing
 from ensue.nn import Recurrent
+from ensue.training.machine import medium_is_exact
 
 Shape = tuple[int, int, int, int]
 
@@ -337,6 +338,8 @@ def prepare(arguments: argparse.Namespace) -> Setting:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     tf32 = arguments.precision == "tf32"
+    if arguments.onednn and not medium_is_exact():
+        raise SystemExit("--onednn: on this processor that is bfloat16")
     torch.set_float32_matmul_precision("high" if tf32 else "medium" if arguments.onednn else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     return Setting(

@@ -17,15 +17,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from quality import found
-
-from ensue.data.decoding import decoded
+from text_sets import lines
 
 COUNT, SHARED = 60_000, 25
-
-
-def lines(data: Path, name: str, encoding: str = "utf-8") -> list[str]:
-    return "".join(decoded(Path(found(data, name)), encoding)).split("\n")
 
 
 def letters(text: str) -> str:
@@ -45,15 +39,11 @@ def sentences(review: str) -> list[str]:
 
 def candidates(data: Path) -> Iterator[str]:
     """All sentences, those of critics first."""
-    for name, encoding in (
-        ("sst/stsa.fine.train", "utf-8"),
-        ("mr/rt-polarity.all", "cp1252"),
-        ("subj/subj.all", "cp1252"),
-    ):
+    of_critics = {"sst/stsa.fine.train": "utf-8", "mr/rt-polarity.all": "cp1252", "subj/subj.all": "cp1252"}
+    for name, encoding in of_critics.items():
         yield from (line.partition(" ")[2].strip() for line in lines(data, name, encoding))
-    reviews = [json.loads(line)["text"] for line in lines(data, "imdb/train.jsonl") if line] + lines(
-        data, "imdb/unsup.txt"
-    )
+    reviews = [json.loads(line)["text"] for line in lines(data, "imdb/train.jsonl")]
+    reviews += [*lines(data, "imdb/unsup.txt"), ""]  # the empty one keeps the draws of docs/teachers.md
     draw = random.Random(0)
     draw.shuffle(reviews)
     chosen = [one for review in map(sentences, reviews) for one in draw.sample(review, min(2, len(review)))]

@@ -16,7 +16,7 @@ import tomli_w
 
 from ensue.errors import EnsueError, RunError
 from ensue.recipe import Recipe, read_recipe
-from ensue.search.page import _shown, draw
+from ensue.search.page import draw, in_short
 from ensue.search.search import TrialResult, begin, search
 from ensue.search.space import Choice, Space, read_space
 from ensue.search.study import Study
@@ -163,7 +163,7 @@ def test_tables_are_told_by_what_differs(tmp_path: Path) -> None:
         for k in range(4)
     ]  # fmt: skip
     draw(tmp_path / "search.png", trials, space, {"encoder": 0.9})  # matplotlib warns where names leave no room
-    assert _shown({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
+    assert in_short({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
 
 
 @pytest.mark.slow

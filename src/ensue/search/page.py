@@ -86,11 +86,11 @@ def _lines(folder: Path, trials: list[Any], best: Any, space: Space, importances
         state = STATES[trial.state.name]
         score = f"{trial.value:.4f}" if state == "complete" else state
         values = _values(trial, space)
-        shown = " | ".join(_shown(values[key], part) if key in values else "-" for key, part in space.items())
+        shown = " | ".join(in_short(values[key], part) if key in values else "-" for key, part in space.items())
         yield f"| {trial.number} | {score} | {shown} | `trials/{trial.number:04}` |"
 
 
-def _shown(value: Any, part: Range | Choice) -> str:
+def in_short(value: Any, part: Range | Choice) -> str:
     """A value in a few characters; of one of several tables, the keys in which they differ."""
     if isinstance(part, Choice) and len(part.samples) > 1 and all(isinstance(one, dict) for one in part.samples):
         keys = dict.fromkeys(chain.from_iterable(part.samples))
@@ -108,7 +108,7 @@ def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, f
             axes = figure.add_subplot(rows, min(3, len(keys)), place)
             values = [_values(trial, space)[key] for trial in complete]
             part = space[key]
-            points = values if isinstance(part, Range) else [fill(_shown(value, part), WIDTH) for value in values]
+            points = values if isinstance(part, Range) else [fill(in_short(value, part), WIDTH) for value in values]
             axes.scatter(points, [trial.value for trial in complete], s=14, color="#1f4e79", alpha=0.7)
             if isinstance(part, Range) and part.log:
                 axes.set_xscale("log")

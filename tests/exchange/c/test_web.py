@@ -172,7 +172,7 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
 @pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
-    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language", tmp_path, DRIVER)
+    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language-modeling", tmp_path, DRIVER)
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
@@ -218,7 +218,7 @@ def test_a_module_in_fewer_bits_has_the_nats_of_c(precision: str, tmp_path: Path
     model = pipeline("simple")
     files = written(model.model, model.tokenizer, "sea", precision=precision)
     wanted = [token.nats for token in Carried(put(files, tmp_path), "sea").read(TEXT.encode())]
-    put_module(files, "sea", "language", tmp_path, NATS)
+    put_module(files, "sea", "language-modeling", tmp_path, NATS)
     for found in json.loads(node(tmp_path, "drive.js", TEXT)):
         assert_allclose(found, wanted, rtol=1e-5, atol=NEAR[precision])
     assert max(abs(score.nats - nats) for score, nats in zip(model.score(TEXT), wanted, strict=True)) > NEAR[precision]
@@ -300,7 +300,7 @@ console.log(JSON.stringify(said));
 @needs_node
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
-    put_module(tagger_written(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
+    put_module(tagger_written(model, "tag"), "tag", "labeling", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
     declared = (web.PIECES / "tagging.d.ts").read_text("utf-8")
@@ -394,7 +394,7 @@ console.log(JSON.stringify(said));
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model, weights = classifier(**CLASSIFIERS[kind]), Weights()
     code = assembled(classifier_parts(model, weights), weights, "topic")
-    put_module(code, "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
+    put_module(code, "topic", "classification", tmp_path, CLASSIFIER_DRIVER)
     odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
@@ -500,7 +500,7 @@ if (!isMainThread) {
 @pytest.mark.parametrize("kind", ["bilinear", "subwords"])
 def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
     model = transducer(**TRANSDUCERS[kind])
-    put_module(transducer_files(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
+    put_module(transducer_files(model, "say"), "say", "sequence-to-sequence", tmp_path, TRANSDUCER_DRIVER)
     sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
     changes: list[dict[str, Any]] = [
         {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},

@@ -43,11 +43,17 @@ class Page(NamedTuple):
     """The part of a task: files beside this one, and the numbers of its HTML, which come from a pipeline.
 
     `NAME.c` has the functions that WebAssembly exports, `NAME.js` the class `Model`, `NAME.d.ts` its types, `NAME.html`
-    and `NAME.page.js` the page, `NAME.md` examples.
+    and `NAME.page.js` the page, `NAME.md` examples. Before them stand those that pages share, of the same kinds.
     """
 
     name: str
     numbers: Callable[[Any], dict[str, Any]]
+    shared: tuple[str, ...] = ()
+
+    def pieces(self, ending: str, name: str) -> list[str]:
+        """The files of one kind, for a model of this name."""
+        files = (part + ending for part in (*self.shared, self.name))
+        return [_piece(file, name) for file in files if (PIECES / file).exists()]
 
 
 def _of_language(pipeline: Any) -> dict[str, Any]:
@@ -77,19 +83,12 @@ def _of_series(pipeline: Any) -> dict[str, Any]:
 
 PAGES = {
     "language-modeling": Page("language", _of_language),
-    "labeling": Page("tagging", lambda pipeline: {}),
-    "classification": Page("classes", lambda pipeline: {}),
-    "frame-classification": Page("frame_classes", _of_series),
-    "frame-labeling": Page("frame_tags", _of_series),
+    "labeling": Page("tagging", lambda pipeline: {}, ("labels", "spans")),
+    "classification": Page("classes", lambda pipeline: {}, ("labels", "choice", "list")),
+    "frame-classification": Page("frame_classes", _of_series, ("labels", "choice", "list", "readers", "frames")),
+    "frame-labeling": Page("frame_tags", _of_series, ("labels", "spans", "list", "readers", "frames")),
     "sequence-to-sequence": Page("transducing", lambda pipeline: {"examples": _examples(pipeline)}),
 }
-
-SHARED = {
-    "tagging": ("labels", "spans"), "classes": ("labels", "choice", "list"),
-    "frame_classes": ("labels", "choice", "list", "readers", "frames"),
-    "frame_tags": ("labels", "spans", "list", "readers", "frames"),
-}  # fmt: skip
-"""Files that pages share, beside their own, of the kinds that there are of each."""
 
 
 def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[str]:
@@ -100,10 +99,20 @@ def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[st
     directory with other files.
     """
     name = name_for(out)
+    page_of(run)
+    check_compiler()
     contents, notes = page_files(run, name, compiled, precision)
     put(contents, out)
     size = sum(map(len, contents.values()))
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
+
+
+def page_of(run: RunDirectory) -> Page:
+    """The page of a run's task. Raises EnsueError if it has none."""
+    if run.recipe.task not in PAGES:
+        have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
+        raise EnsueError(f"{run.path}: a {run.recipe.what} has no page; {have}")
+    return PAGES[run.recipe.task]
 
 
 def page_files(
@@ -112,12 +121,9 @@ def page_files(
     """The files by their names, and notes on the precision. Raises EnsueError for a run that has no page, or cannot be
     printed as C.
     """
-    card, recipe = card_of(run), run.recipe
-    if recipe.task not in PAGES:
-        have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
-        raise EnsueError(f"{run.path}: a {recipe.what} has no page; {have}")
-    (code, _, pipeline, notes), page = printed(run, name, precision=precision), PAGES[recipe.task]
-    script = module(code, name, page.name, compile)
+    page, card, recipe = page_of(run), card_of(run), run.recipe
+    code, _, pipeline, notes = printed(run, name, precision=precision)
+    script = module(code, name, page, compile)
     said: dict[str, Any] = {
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": license_in(card), "version": VERSION,
     }  # fmt: skip
@@ -125,7 +131,7 @@ def page_files(
         "exchange/c/pages/page.html",
         body=f"exchange/c/pages/{page.name}.html",
         style=Markup(file_text("style.css")),
-        script=Markup("".join([script, _piece("page.js", name), *_pieces(page.name, ".page.js", name)])),
+        script=Markup("".join([script, _piece("page.js", name), *page.pieces(".page.js", name)])),
         **said,
         **page.numbers(pipeline),
     )
@@ -135,23 +141,23 @@ def page_files(
     texts = {
         f"{name}.html": str(html),
         f"{name}.js": script,
-        f"{name}.d.ts": "".join(reversed(_pieces(page.name, ".d.ts", name))),
+        f"{name}.d.ts": "".join(reversed(page.pieces(".d.ts", name))),
         "package.json": json.dumps(package, indent=2) + "\n",
         "README.md": _piece("README.md", name).format(**said, **added, card=card),
     }
     return {file: text.encode() for file, text in texts.items()}, notes
 
 
-def module(code: dict[str, bytes], name: str, page: str, compile: Compile) -> str:
+def module(code: dict[str, bytes], name: str, page: Page, compile: Compile) -> str:
     """A module of JavaScript with a model inside, of the files of C that `printed` gives."""
-    calls = "\n".join([_piece("memory.c", name), *_pieces(page, ".c", name)]).encode()
+    calls = "\n".join([_piece("memory.c", name), *page.pieces(".c", name)]).encode()
     inside = {
         "SIMD": compile(code | {WHOLE: calls}, SIMD),
         "PLAIN": compile(code | {WHOLE: calls}, ()),
         "WEIGHTS": code[f"{name}.weights"],
     }
     texts = [f'const {key} =\n  "{b64encode(value).decode()}";\n' for key, value in inside.items()]
-    return "".join([_piece("memory.js", name), *_pieces(page, ".js", name), "\n", *texts])
+    return "".join([_piece("memory.js", name), *page.pieces(".js", name), "\n", *texts])
 
 
 def check_compiler() -> None:
@@ -166,8 +172,7 @@ def check_compiler() -> None:
 
 
 def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
-    """The WebAssembly of the file `WHOLE`. Raises EnsueError without ziglang, or with what this said."""
-    check_compiler()
+    """The WebAssembly of the file `WHOLE`. Raises EnsueError with what the compiler said."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, content in code.items():
@@ -183,12 +188,6 @@ def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
         except subprocess.TimeoutExpired:
             raise EnsueError(f"ziglang has not compiled the model in {SECONDS} seconds") from None
         return (folder / "page.wasm").read_bytes()
-
-
-def _pieces(page: str, ending: str, name: str) -> list[str]:
-    """The files of one kind, those that pages share first."""
-    files = (part + ending for part in (*SHARED.get(page, ()), page))
-    return [_piece(file, name) for file in files if (PIECES / file).exists()]
 
 
 def _piece(file: str, name: str) -> str:
