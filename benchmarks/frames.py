@@ -14,7 +14,8 @@ one thread. The test data are scored once.
 - strips: one to five digits and their caption, by `read-glimpses` (`drawn_images.py` draws them)
 - mnist: the 10,000 images of MNIST's test part, 8,000 / 1,000 / 1,000 by order; 28 frames of 28
 - pixels-lstm, pixels-gru, pixels-mingru, pixels-clockwork, pixels-lru: the same images pixel by pixel, 784 frames of 1
-- permuted-lru: so, but the pixels of all images in one random order
+- permuted-lru: so, but the pixels of all images in one random order; permuted-lru-moved: and the images for training
+  also moved, turned and bent a little, eleven times each
 
 `linear` is the accuracy of logistic regression on the mean of a recording's log-mel features.
 """
@@ -30,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch.nn import functional
 from trials import Trial, print_scores, trial_arguments
 
 from ensue.data.decoding import whole_bytes
@@ -49,7 +52,7 @@ PIXELS = {
         f"pixels-{kind}": (f'encoder={{kind="{kind}",d_model=128,dropout=0.1}}', "features.noise=0", "train.epochs=6")
         for kind in ("lstm", "gru", "mingru", "clockwork")
     },
-    **dict.fromkeys(("pixels-lru", "permuted-lru"), (
+    **dict.fromkeys(("pixels-lru", "permuted-lru", "permuted-lru-moved"), (
         'encoder={kind="lru",d_model=96,num_layers=4,residual=true,dropout=0.1}', "directions.bidirectional=false",
         "head.pooling=[\"mean\"]", "features.noise=0", "train.seconds=4500", "train.weight_decay=0.05",
     )),
@@ -59,6 +62,8 @@ SPOKEN = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined
 NAMES = (*SPOKEN, "strips", "mnist", *PIXELS)
 OFFICIAL = 5
 """Recordings below this number are for testing."""
+MOVED = 11
+"""How often each image for training is moved."""
 ROUNDS = {"train": 4, "test": 1}
 """How often each recording is joined with others."""
 PARTS = {"train": (0, 8_000), "valid": (8_000, 9_000), "test": (9_000, 10_000)}
@@ -194,14 +199,44 @@ def mnist(source: Path, folder: Path) -> list[str]:
 
 def pixels(images: Sequence[str], folder: Path, name: str) -> Trial:
     """The images as series of pixels; "permuted" ones all in one random order."""
-    kind, paths = name.partition("-")[0], []
+    kind, *others = name.split("-")
     order = np.random.default_rng(0).permutation(784) if kind == "permuted" else np.arange(784)
+    paths = []
     for part, path in zip(PARTS, images, strict=True):
         series = list(FrameSource(path, SeriesOptions()))
-        paths.append(str(folder / f"{kind}-{part}.npz"))
-        frames = np.stack([one.frames.reshape(-1, 1)[order] for one in series])
-        np.savez(paths[-1], frames=frames, labels=[one.labels[0] for one in series])
+        found, labels = np.stack([one.frames for one in series]), [one.labels[0] for one in series]
+        if part == "train" and "moved" in others:
+            found, labels = moved(found), labels * (1 + MOVED)
+        paths.append(str(folder / "-".join((kind, *others[1:], f"{part}.npz"))))
+        np.savez(paths[-1], frames=found.reshape(-1, 784, 1)[:, order], labels=labels)
     return Trial("classify-frames", *paths, PIXELS[name])
+
+
+def moved(images: np.ndarray) -> np.ndarray:
+    """The images (N, 28, 28), and behind them as many for each round: shifted by up to 2 pixels, turned by up to 12
+    degrees, larger or smaller by up to a tenth, and bent by a pixel or so.
+
+    Source: elastic distortions, Simard et al. 2003.
+    """
+    chance = torch.Generator().manual_seed(0)
+
+    def between(low: float, high: float, *shape: int) -> torch.Tensor:
+        return low + (high - low) * torch.rand(shape, generator=chance)
+
+    given = torch.from_numpy(images)[:, None]
+    rounds, count = [given], len(images)
+    for _ in range(MOVED):
+        angle, size = between(-np.pi / 15, np.pi / 15, count), between(0.9, 1.1, count)
+        turned = (
+            torch.stack((angle.cos(), -angle.sin(), angle.sin(), angle.cos()), 1).view(count, 2, 2)
+            / size[:, None, None]
+        )
+        places = functional.affine_grid(
+            torch.cat((turned, between(-2 / 14, 2 / 14, count, 2, 1)), 2), list(given.shape), align_corners=False
+        )
+        bends = functional.interpolate(torch.randn(count, 2, 5, 5, generator=chance) / 14, size=28, mode="bicubic")
+        rounds.append(functional.grid_sample(given, places + bends.movedim(1, 3), align_corners=False))
+    return torch.cat(rounds)[:, 0].numpy()
 
 
 def main() -> None:

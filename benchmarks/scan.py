@@ -58,17 +58,24 @@ def without_counters(written: Sequence[str]) -> list[str]:
     return [token for token in written if token.startswith("I_")]
 
 
-def with_more_verbs(lines: Sequence[str], verbs: int = 100, commands: int = 100) -> list[str]:
-    """The lines, and so many other verbs, each alone and in so many of the commands, in place of another.
+def with_more_verbs(
+    lines: Sequence[str], verbs: int = 200, commands: int = 50, held_out: int = 10, alone: int = 10
+) -> tuple[list[str], list[str]]:
+    """The lines with so many other verbs, each alone and in so many of the commands, in place of another; and the
+    commands of verbs that are held out, which the first list has alone, as it has "jump".
 
-    Nothing says what "jump" does in a command: lines with it stay as they are. Source: Patel et al. 2022.
+    "jump" alone is a tenth of all lines of SCAN's file. Here each verb is alone as often as others. Nothing says what
+    "jump" does in a command. Source: Patel et al. 2022.
     """
     generator = random.Random(0)
-    others = [line for line in lines if "jump" not in line and any(verb in line for verb in ("walk", "look", "run"))]
-    added = []
-    for number in range(verbs):
-        added.append(f"IN: verb{number} OUT: I_VERB{number}")
+    jump = "IN: jump OUT: I_JUMP"
+    kept = [*(line for line in lines if line != jump), *[jump] * alone]
+    others = [line for line in kept if any(verb in line for verb in ("walk", "look", "run")) and "jump" not in line]
+    hidden: list[str] = []
+    for number in range(verbs + held_out):
+        kept += [f"IN: verb{number} OUT: I_VERB{number}"] * alone
         for line in generator.sample(others, commands):
             old = generator.choice([verb for verb in ("walk", "look", "run") if verb in line])
-            added.append(line.replace(old, f"verb{number}").replace(old.upper(), f"VERB{number}"))
-    return [*lines, *added]
+            new = line.replace(old, f"verb{number}").replace(old.upper(), f"VERB{number}")
+            (kept if number < verbs else hidden).append(new)
+    return kept, hidden

@@ -10,7 +10,8 @@ CMUdict is divided by words: a word whose SHA-256 begins with a byte below 6 is 
 about 2.3 % each; `cmudict-39` has no stress of vowels, as in most publications. SIGMORPHON 2017 is the setting "high"
 of task 1. SCAN's development data are 2 % of its training data; `scan-length-counters` and `scan-jump-verbs` are its
 tests after other training files (scan.py). With `--dev` the former trains on sequences of up to 15 actions and is
-scored on those of up to 22, the longest of its training file.
+scored on those of up to 22, the longest of its training file. The development data of the latter are commands of verbs
+that its training file has alone.
 """
 
 from __future__ import annotations
@@ -108,8 +109,9 @@ def has_many_actions(line: str) -> bool:
 
 
 def scan_with_more_verbs(data: Path, folder: Path, *, dev: bool) -> dict[str, str]:
-    """The training part of SCAN's division by "jump", with more verbs."""
-    return {"train": lines_in(folder / "scan-verbs.train", with_more_verbs(scan_lines(data, "addprim_jump", "train")))}
+    """The training part of SCAN's division by "jump", with more verbs, and commands of verbs that it has alone."""
+    parts = zip(("train", "valid"), with_more_verbs(scan_lines(data, "addprim_jump", "train")), strict=True)
+    return {part: lines_in(folder / f"scan-verbs.{part}", lines) for part, lines in parts}
 
 
 def scan_lines(data: Path, name: str, part: str) -> list[str]:
@@ -182,7 +184,7 @@ DATA_SETS = {
         "length", "train.epochs=2", "search.max_tokens=200", "search.beams=1",
         written=scan_with_counters, others=right_actions,
     ),
-    "scan-jump-verbs": scan("addprim_jump", "train.epochs=6", "search.beams=1", written=scan_with_more_verbs),
+    "scan-jump-verbs": scan("addprim_jump", "train.epochs=12", "search.beams=1", written=scan_with_more_verbs),
     "samsum-pointer": DataSet("summarize-pointer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))),
     "samsum-transformer": DataSet(
         "summarize-transformer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))

@@ -1,6 +1,7 @@
 """Training on series of frames: classifiers and taggers, what the run keeps, what they say, resuming, mistakes."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.recipe import read_recipe
 from ensue.tasks.contract.chunks import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
@@ -181,9 +183,13 @@ def test_a_pooling_is_needed() -> None:
 @pytest.mark.parametrize(("task", "name", "head"), [
     ("frame-classification", "labels", {}), ("frame-labeling", "tags", {"kind": "crf"}),
 ])  # fmt: skip
-def test_it_resumes_bit_for_bit(files: Path, tmp_path: Path, task: str, name: str, head: dict[str, Any]) -> None:
+def test_it_resumes_bit_for_bit(
+    runs: Path, files: Path, tmp_path: Path, task: str, name: str, head: dict[str, Any]
+) -> None:
     features = {"noise": 0.3, "dropout": 0.1}
-    assert_resumes(recipe(files / f"{name}.npz", task, head=head, features=features, steps=12), tmp_path)
+    new = recipe(files / f"{name}.npz", task, head=head, features=features, steps=12)
+    assert_resumes(new, tmp_path / "new")
+    assert_resumes(read_recipe(new, {"encoder.from": str(runs / name)}), tmp_path / "begun")
 
 
 @pytest.mark.slow
@@ -207,6 +213,37 @@ def test_several_labels_and_missing_values(tmp_path: Path) -> None:
     assert (model.labels.multiple, model.labels.names) == (True, ("a", "b"))
     assert model.evaluate(tmp_path / "a.csv").micro_f1 > 0.8
     assert set(model.predict([np.array([[1.0, 1.0]])])[0].labels) == {"a", "b"}
+
+
+@pytest.mark.parametrize(("task", "name"), [("frame-classification", "labels"), ("frame-labeling", "tags")])
+def test_a_model_begins_from_the_layers_of_another(
+    runs: Path, files: Path, tmp_path: Path, task: str, name: str
+) -> None:
+    origin = tmp_path / "origin"
+    shutil.copytree(runs / name, origin)
+    begun = read_recipe(
+        recipe(files / f"{name}.npz", task, steps=2), {"encoder.from": str(origin), "tuning.freeze": -1}
+    )
+    run_tiny(begun, tmp_path / "run")
+    shutil.rmtree(origin)
+    before, model = (dict(ensue.load(path).model.named_parameters()) for path in (runs / name, tmp_path / "run"))
+    layers = [key for key in model if key.startswith("layers.")]
+    assert layers
+    assert all(torch.equal(model[key], before[key]) for key in layers)
+    assert not all(torch.equal(model[key], before[key]) for key in model.keys() - layers)
+
+
+def test_a_model_that_cannot_begin_from_another(runs: Path, files: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "wide.npz", frames=np.zeros((4, 2, 5)), labels=["a", "b"] * 2)
+    wide, tags = recipe(tmp_path / "wide.npz"), recipe(files / "tags.npz", "frame-labeling")
+    for given, settings, error, message in (
+        (wide, {}, DataError, "frames of 5 features; expected 2"),
+        (tags, {}, RecipeError, "labels is a classifier of frames; a tagger of frames begins from a tagger of frames"),
+        (recipe(files / "labels.npz"), {"encoder.d_model": 8}, RecipeError, "encoder.d_model is 8; it is 4 in"),
+    ):
+        with pytest.raises(error, match=message):
+            run_tiny(read_recipe(given, settings | {"encoder.from": str(runs / "labels")}), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
 
 WRONG: list[tuple[Callable[[Any], Any], str]] = [

@@ -216,6 +216,8 @@ class Recipe(Table):
     """The data that it needs, in a few words."""
     keeps_examples: ClassVar[bool] = False
     """Whether labeled data are kept in the cache, so that `ensue prepare` can read them beforehand."""
+    begins: ClassVar[bool] = False
+    """Whether it can begin from the layers of another run of the task, `encoder.from`."""
     has_own_update: ClassVar[bool] = False
     """Whether the task changes the weights by itself, on the CPU (`Task.update`). Then one thread is the default, and
     no profile of the machine is asked.
@@ -257,7 +259,8 @@ class Recipe(Table):
     @property
     def origins(self) -> tuple[str, ...]:
         """The directories of the runs from which it begins."""
-        return ()
+        origin = getattr(self.layers, "origin", "") if self.begins else ""
+        return (origin,) if origin else ()
 
     def describe(self) -> str:
         """A description of the model's layers, such as `lstm 2×256`."""

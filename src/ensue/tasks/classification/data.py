@@ -250,11 +250,6 @@ class ClassifiedSeriesData(LabeledSeriesData):
         """The parts of a new model."""
         return FrameClassifierParts(self.seen(), labels)
 
-    def parts_of(self, run: RunDirectory) -> FrameClassifierParts:
-        """The parts of a run that is resumed."""
-        parts: FrameClassifierParts = run.parts
-        return parts
-
     def encoded(self, data: LabeledSeries, parts: FrameClassifierParts) -> ClassifiedFrames:
         """The series as the model reads them."""
         return ClassifiedFrames(data.rows, data.labels)
@@ -266,9 +261,7 @@ def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str
     """
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
-        found = (
-            f"{series.name}: its frames have {len(names):,} labels ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
-        )
+        found = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"
         raise series.error(f"{found}; tag-frames learns a label for each frame")
     labels = tuple(part for name in names for part in (name.split(separator) if separator else [name]) if part)
     if len(labels) == 1 or multiple:

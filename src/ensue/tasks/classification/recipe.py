@@ -74,6 +74,7 @@ class FrameClassificationRecipe(FramesRecipe):
 
     what: ClassVar[str] = "classifier of frames"
     reads: ClassVar[str] = "series of real vectors with labels"
+    begins: ClassVar[bool] = True
 
     task: Literal["frame-classification"] = "frame-classification"
     head: PoolingHeadSpecification = PoolingHeadSpecification()

@@ -6,13 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.source import FrameSource
@@ -20,11 +20,13 @@ from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
 from ensue.models.frame_features import Frames
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
 from ensue.tasks.contract.chunks import check_read, most_read
 from ensue.tasks.contract.data_set import DataSet, Split
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.tasks.texts.tokenizer import check_same_shape, fill, pairs_of
 
 
 @dataclass
@@ -102,9 +104,9 @@ def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None
 
 
 class SeriesData(DataSet[LabeledSeries]):
-    """The series of a recipe; of a run that is resumed with the shape that they had. `labels_of` gives the labels from
-    which is learned, and raises DataError for a series that has none; `check` raises it for one that the model cannot
-    read.
+    """The series of a recipe, with the shape that they had in a run that is resumed, or from which this one begins.
+    `labels_of` gives the labels from which is learned, and raises DataError for a series that has none; `check` raises
+    it for one that the model cannot read.
     """
 
     unit: ClassVar[str] = "series"
@@ -122,7 +124,11 @@ class SeriesData(DataSet[LabeledSeries]):
         if not data.train:
             raise DataError("no training data: --train PATH names a file or a folder of series")
         self.fingerprint = FrameSource(data.train, recipe.reading()).fingerprint()
-        self.num_mixed, self.shape = 0, None if run is None else run.parts.seen.shape
+        self.origins = origins_for(recipe.origins, run)
+        for origin in self.origins:
+            check_same_shape(recipe, origin, ("encoder", "directions"))
+        known = [run] if run else [origin.run for origin in self.origins]
+        self.num_mixed, self.shape = 0, known[0].parts.seen.shape if known else None
         self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="series")
 
     def read(self, location: str, *, group: str = "") -> LabeledSeries:
@@ -154,18 +160,32 @@ class SeriesData(DataSet[LabeledSeries]):
 
     @property
     def notes(self) -> list[str]:
-        return [f"{self.num_mixed:,} recordings have several channels, which are mixed"] if self.num_mixed else []
+        mixed = [f"{self.num_mixed:,} recordings have several channels, which are mixed"] if self.num_mixed else []
+        return [*(f"begins from the layers of {origin.path}" for origin in self.origins), *mixed]
+
+    @torch.no_grad()
+    def inherit(self, model: nn.Module, parts: FrameParts) -> dict[str, Tensor | None]:
+        """Copies the layers of the run from which it begins. The head is new."""
+        return {
+            name: fill(parameter, source)
+            for origin in self.origins
+            for name, parameter, source in pairs_of(model, origin.run.model(torch.device("cpu")))
+            if name.startswith("layers.")
+        }
 
     def lines(self) -> list[str]:
         data, split = self.recipe.data, self.split
-        lines = [f"- training: `{data.train}`, {split.train}", f"- validation: {split.valid_from}"]
-        if split.valid:
-            lines[-1] += f", {split.valid}"
-        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
+        valid = f"- validation: {split.valid_from}" + (f", {split.valid}" if split.valid else "")
+        test = [f"- test: `{data.test}`, {split.test}"] if split.test else []
+        return [f"- training: `{data.train}`, {split.train}", valid, *test]
 
 
 class LabeledSeriesData(SeriesData):
     """The labeled series of a recipe."""
+
+    def parts_of(self, run: RunDirectory) -> Any:
+        """The parts of a run that is resumed."""
+        return run.parts
 
     def amount(self, parts: FrameParts) -> str:
         assert isinstance(parts, LabeledFrameParts)

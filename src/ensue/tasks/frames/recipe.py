@@ -57,10 +57,7 @@ class FramesRecipe(Recipe):
 
     def reading(self) -> SeriesOptions:
         """How files become series."""
-        from ensue.data.frames.series import (  # noqa: PLC0415  # imports numpy, which lists do without
-            LogMel,
-            SeriesOptions,
-        )
+        from ensue.data.frames.series import LogMel, SeriesOptions  # noqa: PLC0415  # numpy, which lists do without
 
         data, features = self.data, self.features
         sound = LogMel(*(getattr(features, name) for name in LogMel._fields))

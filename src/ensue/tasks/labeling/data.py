@@ -480,11 +480,6 @@ class TaggedSeriesData(LabeledSeriesData):
         """The parts of a new model."""
         return FrameTaggerParts(self.seen(), labels)
 
-    def parts_of(self, run: RunDirectory) -> FrameTaggerParts:
-        """The parts of a run that is resumed."""
-        parts: FrameTaggerParts = run.parts
-        return parts
-
     def encoded(self, data: LabeledSeries, parts: FrameTaggerParts) -> TaggedFrames:
         """The series as the model reads them."""
         return TaggedFrames(data.rows, data.labels)

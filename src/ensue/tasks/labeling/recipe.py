@@ -114,6 +114,7 @@ class FrameLabelingRecipe(FramesRecipe):
 
     what: ClassVar[str] = "tagger of frames"
     reads: ClassVar[str] = "series of real vectors with a label for each"
+    begins: ClassVar[bool] = True
 
     task: Literal["frame-labeling"] = "frame-labeling"
     head: PathHeadSpecification = PathHeadSpecification()

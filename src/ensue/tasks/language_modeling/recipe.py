@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import Encoder, EncoderSpecification, Share, Tokens, WordHead
+from ensue.models.specification import EncoderSpecification, Share, Tokens, WordHead
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Rows, TokenizerRecipe, TrainRecipe
 
 
@@ -32,6 +32,7 @@ class LanguageModelingRecipe(Recipe):
 
     what: ClassVar[str] = "language model"
     reads: ClassVar[str] = "running text"
+    begins: ClassVar[bool] = True
 
     task: Literal["language-modeling"] = "language-modeling"
     data: CorpusRecipe = CorpusRecipe()
@@ -41,7 +42,3 @@ class LanguageModelingRecipe(Recipe):
     head: WordHead = WordHead()
     train: LanguageModelingTrain
     tuning: CorpusTuning = CorpusTuning()
-
-    @property
-    def origins(self) -> tuple[str, ...]:
-        return (self.encoder.origin,) if isinstance(self.encoder, Encoder) and self.encoder.origin else ()

@@ -86,6 +86,7 @@ class MaskedLanguageModelingRecipe(Recipe):
 
     what: ClassVar[str] = "masked language model"
     reads: ClassVar[str] = "running text"
+    begins: ClassVar[bool] = True
 
     task: Literal["masked-language-modeling"] = "masked-language-modeling"
     data: MaskedData = MaskedData()
@@ -97,10 +98,6 @@ class MaskedLanguageModelingRecipe(Recipe):
     masking: MaskingTable = MaskingTable()
     train: TrainRecipe
     tuning: CorpusTuning = CorpusTuning()
-
-    @property
-    def origins(self) -> tuple[str, ...]:
-        return (self.encoder.origin,) if self.encoder.origin else ()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -108,11 +108,9 @@ class SequenceToSequenceRecipe(Recipe):
     def describe(self) -> str:
         """A description such as `lstm 1×256 → lstm 1×256`."""
         decoder = describe_encoder(self.decoder)
-        return (
-            f"{decoder} for source and target"
-            if self.encoder is None
-            else f"{describe_encoder(self.encoder)} → {decoder}"
-        )
+        if self.encoder is None:
+            return f"{decoder} for source and target"
+        return f"{describe_encoder(self.encoder)} → {decoder}"
 
     @property
     def layers(self) -> Any:

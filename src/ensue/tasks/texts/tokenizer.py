@@ -5,7 +5,7 @@ These are of its task: layers, and the rows of symbols.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -84,18 +84,15 @@ def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str] = TAB
     if not isinstance(recipe, type(origin.run.recipe)):
         what = origin.run.entry.what
         raise RecipeError(f"encoder.from: {origin.path} is a {what}; a {recipe.what} begins from a {recipe.what}")
+    free = FREE if ours["encoder"].get("positions") == "learned" else (*FREE, "context")
     for table in tables:
         for key, value in ours.get(table, {}).items():
             expected = theirs[table].get(key)
-            if value != expected and not _is_free(key, ours["encoder"]):
+            if value != expected and not key.startswith(free):
                 raise RecipeError(
                     f"{table}.{key} is {value!r}; it is {expected!r} in {origin.path}, from which this run begins "
                     f"(encoder.from); a recipe that fits is {origin.path}/recipe.toml"
                 )
-
-
-def _is_free(key: str, encoder: Mapping[str, Any]) -> bool:
-    return key.startswith(FREE) or (key == "context" and encoder.get("positions") != "learned")
 
 
 def shared_rows(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.int64]:
