@@ -59,7 +59,7 @@ def without_counters(written: Sequence[str]) -> list[str]:
 
 
 def with_more_verbs(
-    lines: Sequence[str], verbs: int = 200, commands: int = 50, held_out: int = 10, alone: int = 10
+    lines: Sequence[str], verbs: int = 500, commands: int = 20, held_out: int = 25, alone: int = 4
 ) -> tuple[list[str], list[str]]:
     """The lines with so many other verbs, each alone and in so many of the commands, in place of another; and the
     commands of verbs that are held out, which the first list has alone, as it has "jump".

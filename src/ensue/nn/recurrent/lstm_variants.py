@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ensue.nn.layer import Recurrent
 from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.recurrent.lstm import LSTMState, LSTMVariant
+from ensue.nn.recurrent.lstm import LSTM, LSTMState, LSTMVariant
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
@@ -171,7 +171,7 @@ def _clipped(x: Tensor, limit: float | None) -> Tensor:
     return x if limit is None else x.clamp(-limit, limit)
 
 
-class MogrifierLSTM(LSTMVariant):
+class MogrifierLSTM(LSTM):
     """An LSTM whose x and h scale each other in turns before it reads them (Melis, Kočiský & Blunsom 2020, eqs. 1, 2).
     With x⁻¹ = x, h⁰ = h and i from 1 to `rounds`:
 
@@ -195,13 +195,7 @@ class MogrifierLSTM(LSTMVariant):
         for name in self.rounds:
             scaled, other = other, 2 * torch.sigmoid(F.linear(other, getattr(self, name))) * scaled
         x, h = (scaled, other) if len(self.rounds) % 2 == 0 else (other, scaled)
-        z = F.linear(x, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)
-        z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
-        i, f = self.gates.input(torch.sigmoid(z_i)), self.gates.forget(torch.sigmoid(z_f))
-        g, o = self.gates.candidate(torch.tanh(z_g)), self.gates.output(torch.sigmoid(z_o))
-        c = self.cell(f * c + i * g)
-        h = self.hidden(o * torch.tanh(c))
-        return h, LSTMState(h, c)
+        return super().step(x, LSTMState(h, c))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, rounds={len(self.rounds)}"
