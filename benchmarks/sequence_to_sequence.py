@@ -184,7 +184,7 @@ DATA_SETS = {
         "length", "train.epochs=2", "search.max_tokens=200", "search.beams=1",
         written=scan_with_counters, others=right_actions,
     ),
-    "scan-jump-verbs": scan("addprim_jump", "train.epochs=12", "search.beams=1", written=scan_with_more_verbs),
+    "scan-jump-verbs": scan("addprim_jump", "train.epochs=24", "search.beams=1", written=scan_with_more_verbs),
     "samsum-pointer": DataSet("summarize-pointer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))),
     "samsum-transformer": DataSet(
         "summarize-transformer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))
