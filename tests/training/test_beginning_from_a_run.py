@@ -159,5 +159,5 @@ def test_a_run_is_not_its_own_origin(texts: Path, tmp_path: Path) -> None:
 
 
 def test_other_tasks_have_no_use_for_it(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"has decoder\.from, which a \S.* has no use for"):
+    with pytest.raises(RecipeError, match=r"\S: has decoder\.from, which a \S.* has no use for"):
         read_recipe("translate-transformer", {"decoder.from": str(tmp_path)})

@@ -237,7 +237,7 @@ def test_a_model_that_cannot_begin_from_another(runs: Path, files: Path, tmp_pat
     np.savez(tmp_path / "wide.npz", frames=np.zeros((4, 2, 5)), labels=["a", "b"] * 2)
     wide, tags = recipe(tmp_path / "wide.npz"), recipe(files / "tags.npz", "frame-labeling")
     for given, settings, error, message in (
-        (wide, {}, DataError, "frames of 5 features; expected 2"),
+        (wide, {}, DataError, "frames of 5 features; expected 2, as in .*labels"),
         (tags, {}, RecipeError, "labels is a classifier of frames; a tagger of frames begins from a tagger of frames"),
         (recipe(files / "labels.npz"), {"encoder.d_model": 8}, RecipeError, "encoder.d_model is 8; it is 4 in"),
     ):

@@ -234,7 +234,7 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
         case "missing":
             return f'"{key}" is missing'
         case "value_error":
-            return f"{key} {first['ctx']['error']}"
+            return f"{key} {first['ctx']['error']}".lstrip()
         case "union_tag_invalid":
             known = [tag.strip(" '") for tag in first["ctx"]["expected_tags"].split(",")]
             known += guests("layer") if place[-1] in LAYERED else []

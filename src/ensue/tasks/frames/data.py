@@ -127,8 +127,8 @@ class SeriesData(DataSet[LabeledSeries]):
         self.origins = origins_for(recipe.origins, run)
         for origin in self.origins:
             check_same_shape(recipe, origin, ("encoder", "directions"))
-        known = [run] if run else [origin.run for origin in self.origins]
-        self.num_mixed, self.shape = 0, known[0].parts.seen.shape if known else None
+        known = [origin.run.parts.seen.shape._replace(first=origin.path) for origin in self.origins]
+        self.num_mixed, self.shape = 0, run.parts.seen.shape if run else next(iter(known), None)
         self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="series")
 
     def read(self, location: str, *, group: str = "") -> LabeledSeries:
