@@ -227,13 +227,10 @@ def moved(images: np.ndarray) -> np.ndarray:
     rounds, count = [given], len(images)
     for _ in range(MOVED):
         angle, size = between(-np.pi / 15, np.pi / 15, count), between(0.9, 1.1, count)
-        turned = (
-            torch.stack((angle.cos(), -angle.sin(), angle.sin(), angle.cos()), 1).view(count, 2, 2)
-            / size[:, None, None]
-        )
-        places = functional.affine_grid(
-            torch.cat((turned, between(-2 / 14, 2 / 14, count, 2, 1)), 2), list(given.shape), align_corners=False
-        )
+        turned = torch.stack((angle.cos(), -angle.sin(), angle.sin(), angle.cos()), 1) / size[:, None]
+        shifted = between(-2 / 14, 2 / 14, count, 2, 1)
+        affine = torch.cat((turned.view(count, 2, 2), shifted), 2)
+        places = functional.affine_grid(affine, list(given.shape), align_corners=False)
         bends = functional.interpolate(torch.randn(count, 2, 5, 5, generator=chance) / 14, size=28, mode="bicubic")
         rounds.append(functional.grid_sample(given, places + bends.movedim(1, 3), align_corners=False))
     return torch.cat(rounds)[:, 0].numpy()
