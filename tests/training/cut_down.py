@@ -1,10 +1,26 @@
-"""Recipes of ensue, cut down to a few steps of few features."""
+"""Recipes of ensue, cut down to a few steps of few features, and data for each."""
 
 from pathlib import Path
 from typing import Any
 
-from ensue.recipe import Recipe, read_recipe
+import numpy as np
+
+from ensue.recipe import Recipe, read_recipe, recipe_names
 from ensue.tasks.frames.recipe import FramesRecipe
+from training.classifiers import TEXTS
+from training.taggers import TAGGED
+from training.tiny import run_tiny, words
+from training.tiny_pairs import pairs
+from training.tiny_texts import columns, conllu, sentences, tsv
+
+TRAINED = [name for name in recipe_names() if name != "vectors-static"]
+"""All recipes but one, which is not trained."""
+IMAGES: dict[str, tuple[int, int, list[str]]] = {
+    "read-glimpses": (5, 8, ["a", "b a", "c"] * 4),
+    "draw": (5, 4, []),
+    "caption-lstm": (5, 4, [f"{'abc'[number % 3]} {'de'[number % 2]}" for number in range(12)]),
+}
+"""Height, width and labels, if any, of the images that a recipe reads."""
 
 SHORT: dict[str, Any] = {
     "train.steps": 4, "train.validations": 1, "train.precision": "float32", "train.batch_size": 4, "encoder.d_model": 8,
@@ -82,3 +98,44 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
 def reads_frames(name: str) -> bool:
     """Whether a recipe is that of a model of frames."""
     return isinstance(read_recipe(name), FramesRecipe)
+
+
+def cut_down_in(folder: Path, name: str) -> Recipe:
+    """The recipe with data of its own in the folder, where also is the run that it begins from, if it does."""
+    if name.endswith("-pretrained"):
+        (folder / "origin.txt").write_text(words(200))
+        run_tiny(cut_down("bert-tiny", folder / "origin.txt"), folder / "origin")
+    if name in IMAGES:
+        height, width, labels = IMAGES[name]
+        frames, path = np.random.default_rng(0).random((12, height, width)), folder / "images.npz"
+        np.savez(path, frames=frames, **({"labels": labels} if labels else {}))
+    else:
+        file, content = text_for(name)
+        path = folder / file
+        path.write_text(content)
+    return cut_down(name, path, folder / "origin")
+
+
+def text_for(name: str) -> tuple[str, str]:
+    """The name of a file that the recipe can read, and its content."""
+    if name in ("cut-lstm", "tag-columns"):
+        return "treebank.conllu", conllu(sentences(60))
+    if reads_frames(name):
+        return "frames.csv", sensors(a_label_each=name.startswith("tag"))
+    if name == "sentence-vectors" or "decoder" in read_recipe(name).model_dump():
+        return "pairs.tsv", pairs(60)
+    if name.startswith("tag-"):
+        return "names.txt", columns(TAGGED)
+    if name.startswith("classify-"):
+        return "topics.tsv", tsv(TEXTS)
+    return "text.txt", words(200)
+
+
+def sensors(*, a_label_each: bool) -> str:
+    """Two features of twelve series; with `a_label_each` each frame has a label, and else each series."""
+    rows = [
+        f"{series},{time / 9},{series % 3},{'ab'[(time if a_label_each else series) % 2]}"
+        for series in range(12)
+        for time in range(2 + series % 4)
+    ]
+    return "\n".join(["series,x,y,label", *rows, ""])

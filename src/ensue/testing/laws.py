@@ -108,7 +108,7 @@ def numbers(state: State) -> list[Tensor]:
 
 def gradients(layer: SequenceLayer, x: Tensor, *results: Tensor) -> list[Tensor]:
     """Of a sum of `results`, each entry with a weight of its own, with respect to `x` and every parameter."""
-    total = sum((result * random(*result.shape, seed=7 + k)).sum() for k, result in enumerate(results))
+    total = sum((result * random(*result.shape, seed=7 + k).to(result)).sum() for k, result in enumerate(results))
     assert isinstance(total, Tensor)
     sources = [x, *layer.parameters()]
     return list(torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True))
