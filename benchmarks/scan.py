@@ -12,6 +12,10 @@ from collections.abc import Iterator, Sequence
 from ensue.errors import EnsueError
 
 TIMES = {"twice": 2, "thrice": 3}
+TURNS = {"around": 4}
+MORE_TIMES = {f"times{count}": count for count in (4, 5, 6)}
+MORE_TURNS = {f"arc{count}": count for count in (2, 3, 5, 6)}
+"""Functions that SCAN does not have: so many rounds, and so many turns."""
 SECOND = "|"
 """The mark between the actions of two phrases."""
 
@@ -27,30 +31,61 @@ def command_and_actions(line: str) -> tuple[str, str]:
 def counted(phrase: str) -> Iterator[str]:
     """The actions of a phrase, with the rounds of "thrice" and the turns of "around" that are to come before them."""
     words = phrase.split()
-    rounds = TIMES.get(words[-1], 1)
+    rounds = (TIMES | MORE_TIMES).get(words[-1], 1)
     verb, *how = words[: len(words) - (rounds > 1)]
     turn = [f"I_TURN_{how[-1].upper()}"] if how else []
     act = [] if verb == "turn" else [f"I_{verb.upper()}"]
     for left in range(rounds, 0, -1):
         yield f"rounds{left}"
-        if how[:1] == ["around"]:
-            for quarter in range(4, 0, -1):
-                yield from (f"turns{quarter}", *turn, *act)
+        if turns := (TURNS | MORE_TURNS).get(how[0] if how else ""):
+            for to_come in range(turns, 0, -1):
+                yield from (f"turns{to_come}", *turn, *act)
         else:
             yield from (*turn * (2 if how[:1] == ["opposite"] else 1), *act)
 
 
-def with_counters(line: str) -> str:
-    """The line with counters before the actions, as sequences that help to learn (Jiang & Bansal 2021)."""
-    command, actions = command_and_actions(line)
+def written(command: str) -> list[str]:
+    """The actions of a command with counters before them, sequences that help to learn (Jiang & Bansal 2021)."""
     first, also, second = command.partition(" and ")
     if not also:
         second, also, first = command.partition(" after ")
         first, second = (first, second) if also else (command, "")
-    written = [*counted(first), *((SECOND, *counted(second)) if also else ())]
-    if without_counters(written) != actions.split():
+    return [*counted(first), *((SECOND, *counted(second)) if also else ())]
+
+
+def with_counters(line: str) -> str:
+    """The line with counters before the actions."""
+    command, actions = command_and_actions(line)
+    if without_counters(found := written(command)) != actions.split():
         raise EnsueError(f"these are not the actions of the command: {line!r}")
-    return f"IN: {command} OUT: {' '.join(written)}"
+    return f"IN: {command} OUT: {' '.join(found)}"
+
+
+def with_more_functions(longest: int, count: int = 10_000) -> list[str]:
+    """So many other lines of at most so many actions, with counters, in which are functions that SCAN does not have:
+    "arc3" turns three times where "around" turns four times, "times5" has more rounds than "thrice".
+
+    SCAN's lines of up to 22 actions have no "thrice" of "around" with a verb but "turn", so only counts of others
+    tell that rounds and turns do not depend on each other. Source of the thought: Patel et al. 2022.
+    """
+    generator, found = random.Random(0), set[str]()
+    while len(found) < count:
+        command = " ".join(some_phrase(generator))
+        if generator.random() < 0.85:
+            command = " ".join((command, generator.choice(["and", "after"]), *some_phrase(generator)))
+        actions = written(command)
+        if {*MORE_TIMES, *MORE_TURNS} & {*command.split()} and len(without_counters(actions)) <= longest:
+            found.add(f"IN: {command} OUT: {' '.join(actions)}")
+    return sorted(found)
+
+
+def some_phrase(generator: random.Random) -> list[str]:
+    """The words of a phrase, at random."""
+    verb = generator.choice(["walk", "look", "run", "jump", "turn"])
+    directions = [["left"], ["right"]] if verb == "turn" else [["left"], ["right"], []]
+    direction, how = generator.choice(directions), generator.choice(["", "", "opposite", *(*TURNS, *MORE_TURNS) * 2])
+    times = generator.choice(["", "", *TIMES, *MORE_TIMES])
+    return [word for word in (verb, *([how, *direction] if direction else []), times) if word]
 
 
 def without_counters(written: Sequence[str]) -> list[str]:

@@ -28,12 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from quality import found
-from scan import command_and_actions, with_counters, with_more_verbs, without_counters
+from scan import command_and_actions, with_counters, with_more_functions, with_more_verbs, without_counters
 from trials import Trial, print_scores, trial_arguments
 
 from ensue.data.decoding import decoded
 from ensue.metrics.generation import nearest_edits
 
+FEW_ACTIONS, MOST_ACTIONS = 15, 22
+"""Of SCAN's division by length: of what is learned from with `--dev`, and of its training file."""
 LANGUAGES = ("english", "german", "turkish", "finnish")
 
 
@@ -92,20 +94,19 @@ def divided_cmudict(data: Path, folder: Path, *, dev: bool, stress: bool = True)
 
 
 def scan_with_counters(data: Path, folder: Path, *, dev: bool) -> dict[str, str]:
-    """The parts of SCAN's division by length with counters before the actions."""
+    """The parts of SCAN's division by length with counters before the actions, and more functions in training."""
     lines = scan_lines(data, "length", "train")
     if dev:
         given = {"train": [*filterfalse(has_many_actions, lines)], "valid": [*filter(has_many_actions, lines)]}
     else:
         given = {"train": lines, "test": scan_lines(data, "length", "test")}
-    return {
-        part: lines_in(folder / f"scan-counters.{part}", map(with_counters, lines)) for part, lines in given.items()
-    }
+    counted = {part: [*map(with_counters, lines)] for part, lines in given.items()}
+    counted["train"] += with_more_functions(FEW_ACTIONS if dev else MOST_ACTIONS)
+    return {part: lines_in(folder / f"scan-counters.{part}", lines) for part, lines in counted.items()}
 
 
 def has_many_actions(line: str) -> bool:
-    """Whether a command of SCAN has more than 15 actions."""
-    return len(command_and_actions(line)[1].split()) > 15
+    return len(command_and_actions(line)[1].split()) > FEW_ACTIONS
 
 
 def scan_with_more_verbs(data: Path, folder: Path, *, dev: bool) -> dict[str, str]:
