@@ -1,21 +1,24 @@
-"""The parts from which a model is built with its recipe: vocabularies and counts, made from data and kept in a run."""
+"""The parts from which a model is built with its recipe, kept in a run, and the weights that another run gives it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from ensue.errors import RecipeError
+from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import Origin
 from ensue.runs.schema import Config
 from ensue.tasks import task_entry
 
 
 class ModelParts(ABC):
-    """A `Job` makes the parts from data; later they are read from the run directory. Both build the
-    model by `build`.
-    """
+    """Vocabularies and counts. A `Job` makes them from data, a run directory has them later; both build the model."""
 
     config: ClassVar[type[Config]] = Config
     """The schema of the run's config.json."""
@@ -42,3 +45,51 @@ class ModelParts(ABC):
         """The model of a recipe, with weights drawn from torch's global generator. Raises ValueError for sizes that do
         not fit.
         """
+
+
+FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
+"""Keys that may differ, by what their names begin with."""
+
+
+def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> None:
+    """Raises RecipeError unless the origin has a model of the same shape, and is a run of the same task, or of one from
+    whose recipe this one derives. `tables` are those of a recipe that decide on the shape.
+    """
+    theirs, ours = origin.run.recipe.model_dump(), recipe.model_dump()
+    if not isinstance(recipe, type(origin.run.recipe)):
+        what = origin.run.entry.what
+        raise RecipeError(f"encoder.from: {origin.path} is a {what}; a {recipe.what} begins from a {recipe.what}")
+    free = FREE if ours["encoder"].get("positions") == "learned" else (*FREE, "context")
+    for table in tables:
+        for key, value in ours.get(table, {}).items():
+            expected = theirs[table].get(key)
+            if value != expected and not key.startswith(free):
+                raise RecipeError(
+                    f"{table}.{key} is {value!r}; it is {expected!r} in {origin.path}, from which this run begins "
+                    f"(encoder.from); a recipe that fits is {origin.path}/recipe.toml"
+                )
+
+
+def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The parameters that both models have: those of the layers in their order, since dropout changes names, and all
+    others by their names. A head for a further question, as of next sentences, may be on one side only.
+    """
+    ours, theirs = (list(part.get_submodule("layers").named_parameters()) for part in (model, origin))
+    for (name, parameter), (_, source) in zip(ours, theirs, strict=True):
+        yield f"layers.{name}", parameter, source
+    others = {name: parameter for name, parameter in origin.named_parameters() if not name.startswith("layers.")}
+    for name, parameter in model.named_parameters():
+        if name in others:
+            yield name, parameter, others[name]
+
+
+def fill(parameter: Tensor, source: Tensor) -> Tensor | None:
+    """Copies a table into one of as many rows or more, in which new rows begin at the mean. The result says which rows
+    (V,) are not new; None for all.
+    """
+    if parameter.shape == source.shape:
+        parameter.copy_(source)
+        return None
+    parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
+    parameter[: len(source)] = source
+    return torch.arange(len(parameter)) < len(source)

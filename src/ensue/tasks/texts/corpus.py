@@ -27,7 +27,8 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks import task_entry
 from ensue.tasks.contract.job import Job
-from ensue.tasks.texts.tokenizer import TokenizerParts, check_same_shape, inherit, shared_rows
+from ensue.tasks.contract.model import check_same_shape
+from ensue.tasks.texts.tokenizer import TokenizerParts, inherit, shared_rows
 from ensue.text.tokenizers import Tokenizer
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -181,7 +182,7 @@ class CorpusJob(Job[ModelT]):
         """
         self.origins = origins_for(self.recipe.origins, run)
         for origin in self.origins:
-            check_same_shape(self.recipe, origin)
+            check_same_shape(self.recipe, origin, ("encoder", "tokens", "input"))
         if run is not None:
             return cast("Tokenizer", run.parts.tokenizer)
         return cast("Tokenizer", self.origins[0].run.parts.tokenizer) if self._takes_symbols else None

@@ -5,7 +5,7 @@ These are of its task: layers, and the rows of symbols.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -14,12 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.errors import RecipeError
-from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import Origin
 from ensue.runs.schema import Config, DamagedError, Size
-from ensue.tasks.contract.model import ModelParts
+from ensue.tasks.contract.model import ModelParts, pairs_of
 from ensue.tasks.texts.framing import Framing
 from ensue.text.tokenizers import Tokenizer
 
@@ -68,49 +65,14 @@ class TokenizerParts(ModelParts):
         return {"tokenizer.json": self.tokenizer.to_json()}
 
 
-TABLES = ("encoder", "tokens", "input")
-"""The tables of a recipe that decide on the shape of a model."""
 OF_SYMBOLS = ("features.weight", "head.weight", "head.bias")
 """The parameters with a row for each symbol."""
-FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
-"""Keys that may differ, by what their names begin with."""
-
-
-def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str] = TABLES) -> None:
-    """Raises RecipeError unless the origin has a model of the same shape, and is a run of the same task, or of one from
-    whose recipe this one derives.
-    """
-    theirs, ours = origin.run.recipe.model_dump(), recipe.model_dump()
-    if not isinstance(recipe, type(origin.run.recipe)):
-        what = origin.run.entry.what
-        raise RecipeError(f"encoder.from: {origin.path} is a {what}; a {recipe.what} begins from a {recipe.what}")
-    free = FREE if ours["encoder"].get("positions") == "learned" else (*FREE, "context")
-    for table in tables:
-        for key, value in ours.get(table, {}).items():
-            expected = theirs[table].get(key)
-            if value != expected and not key.startswith(free):
-                raise RecipeError(
-                    f"{table}.{key} is {value!r}; it is {expected!r} in {origin.path}, from which this run begins "
-                    f"(encoder.from); a recipe that fits is {origin.path}/recipe.toml"
-                )
 
 
 def shared_rows(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.int64]:
     """For each of our symbols its row among theirs (V,), or -1 if they do not have it."""
     rows = {symbol: row for row, symbol in reversed(list(enumerate(theirs)))}
     return np.array([rows.get(symbol, -1) for symbol in ours], np.int64)
-
-
-def fill(parameter: Tensor, source: Tensor) -> Tensor | None:
-    """Copies a table into one of as many rows or more, in which new rows begin at the mean. The result says which rows
-    (V,) are not new; None for all.
-    """
-    if parameter.shape == source.shape:
-        parameter.copy_(source)
-        return None
-    parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
-    parameter[: len(source)] = source
-    return torch.arange(len(parameter)) < len(source)
 
 
 @torch.no_grad()
@@ -127,21 +89,7 @@ def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dic
         if name in OF_SYMBOLS:
             parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
             parameter[known] = source[taken[known]]
-            found[name] = None if known.all() else known
         else:
             parameter.copy_(source)
-            found[name] = None
+        found[name] = known if name in OF_SYMBOLS and not known.all() else None
     return found
-
-
-def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """The parameters that both models have: those of the layers in their order, since dropout changes names, and all
-    others by their names. A head for a further question, as of next sentences, may be on one side only.
-    """
-    ours, theirs = (list(part.get_submodule("layers").named_parameters()) for part in (model, origin))
-    for (name, parameter), (_, source) in zip(ours, theirs, strict=True):
-        yield f"layers.{name}", parameter, source
-    others = {name: parameter for name, parameter in origin.named_parameters() if not name.startswith("layers.")}
-    for name, parameter in model.named_parameters():
-        if name in others:
-            yield name, parameter, others[name]

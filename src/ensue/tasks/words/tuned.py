@@ -17,8 +17,9 @@ from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.tasks import task_entries
+from ensue.tasks.contract.model import check_same_shape, fill, pairs_of
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.tokenizer import TokenizerParts, check_same_shape, fill, pairs_of, shared_rows
+from ensue.tasks.texts.tokenizer import TokenizerParts, shared_rows
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes, Labels
@@ -113,9 +114,7 @@ class Tuned:
         origin = self.origin.run.model(torch.device("cpu"))
         if self.before is not None:
             origin = origin.get_submodule("layers")
-        for name, parameter, source in pairs_of(encoder, origin):
-            found[name] = fill(parameter, source)
-        return found
+        return found | {name: fill(parameter, source) for name, parameter, source in pairs_of(encoder, origin)}
 
 
 @dataclass(frozen=True)
