@@ -587,11 +587,7 @@ REMEMBERING: list[Law] = [
 
 def laws_of(layer: SequenceLayer) -> list[Law]:
     """The laws of values, gradients and states that such a layer has to keep; `OF_CALLS` are the others."""
-    return [
-        *EVERY_LAYER,
-        *(STEPPING if layer.is_causal else []),
-        *(REMEMBERING if layer.d_memory is not None else []),
-    ]
+    return [*EVERY_LAYER, *(STEPPING if layer.is_causal else []), *(REMEMBERING if layer.d_memory is not None else [])]
 
 
 def check(laws: list[Law], subject: Subject) -> None:

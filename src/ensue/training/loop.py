@@ -65,6 +65,7 @@ class Trainer:
         self.progress = Progress(parts=recipe.accumulate)
         self.ranks = ranks()
         self.computed = computed or Gradients(model, task, seed=recipe.seed, precision=precision, ranks=self.ranks)
+        self.computed.adversarial = getattr(recipe, "adversarial", 0.0)
         self.average = Average(model, recipe.average, form=self.computed.form) if recipe.average else None
         self.averaged = None if self.average is None else self.average.model
         self.state: State = None

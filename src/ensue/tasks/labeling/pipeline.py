@@ -33,13 +33,7 @@ from ensue.tasks.labeling.decoding import Passages, tag_texts
 from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.labeling.tagged_sentence import (
-    MOST_PATHS,
-    Confidence,
-    LabeledWord,
-    TaggedSentence,
-    listed_paths,
-)
+from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
 from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
 from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -204,12 +198,7 @@ class LabelingPipeline(WordPipeline):
         return format.write(answer.sentence, answer.labels, column)
 
     def evaluate(
-        self,
-        data: str | Path,
-        *,
-        format: str | None = None,
-        encoding: str = "utf-8",
-        errors: str | Path | None = None,
+        self, data: str | Path, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None
     ) -> LabelingScores:
         """The scores on a file of labeled sentences. The words whose label is wrong are written to the table `errors`.
 

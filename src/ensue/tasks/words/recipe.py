@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.models.word_specification import FeatureSpecification
@@ -21,6 +21,10 @@ class TextsTrain(TrainRecipe):
     """At most this many texts go into a batch."""
     batch_tokens: Rows = 1_000
     """At most this many words go into a batch, unless one text alone is longer."""
+    adversarial: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """A second pass over each batch, with the vectors moved to where the loss of its texts rises most, by so many norms
+    of a mean vector; 0: none (Miyato et al. 2017).
+    """
 
 
 class WordsTuning(TuningRecipe):
