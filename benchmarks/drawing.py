@@ -8,7 +8,6 @@ its parts, and an estimate by importance sampling. Pixels of validation and test
 runs, for `ensue generate`.
 
 - attention: the recipe `draw`
-- moved: so, and each training image also eleven times moved, turned and bent a little, in ten epochs of them all
 - whole: without attention
 """
 
@@ -17,16 +16,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
-from frames import mnist, moved
+from frames import mnist
 from trials import Trial, print_scores, trial_arguments
-
-from ensue.data.frames.series import SeriesOptions
-from ensue.data.frames.source import FrameSource
 
 SETTINGS = {
     "attention": (),
-    "moved": ("train.epochs=10",),
     "whole": ("canvas.attention=false", "train.learning_rate=0.002", "train.precision=bfloat16"),
 }
 DRAWS = 50
@@ -35,10 +29,6 @@ DRAWS = 50
 def trial_of(data: Path, name: str, folder: Path) -> Trial:
     """The data, written into the folder."""
     train, valid, test = mnist(data / "mnist_t10k", folder)
-    if name == "moved":
-        images = np.stack([series.frames for series in FrameSource(train, SeriesOptions())])
-        train = str(folder / "moved.npz")
-        np.savez(train, frames=moved(images))
     return Trial(
         "draw", train, valid, test, SETTINGS[name],
         lambda model, path: {"importance_nats": model.evaluate(path, draws=DRAWS)["importance_nats"]},
