@@ -82,6 +82,8 @@ class WordsRecipe(Recipe):
             raise ValueError("has tuning.keep_labels, but no encoder.from, the run whose labels are kept")
         if self.tuning.keep_labels and self.features.vectors:
             raise ValueError("has tuning.keep_labels, which does not go with features.vectors")
+        if self.train.adversarial and getattr(getattr(self, "head", None), "pooling", None) == []:
+            raise ValueError("has train.adversarial, and no head.pooling: n-grams alone have no vectors to move")
         return self
 
     @model_validator(mode="before")
