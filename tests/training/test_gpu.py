@@ -34,7 +34,7 @@ def certain(table: Any) -> Any:
 
 
 def is_chance(key: str, value: Any) -> bool:
-    names = ("dropout", "zoneout", "weight_drop", "noise", "shift", "stretch", "filter")
+    names = ("dropout", "zoneout", "weight_drop", "noise", "shift", "stretch", "filter", "reset_state")
     return isinstance(value, float) and key.startswith(names)
 
 

@@ -77,18 +77,20 @@ class LabelingTally:
         self._sentences += 1
         self._pairs.update(zip(gold, predicted, strict=True))
         if self.is_spans:
-            theirs, ours = self._read(gold), self._read(predicted)
-            gold, predicted = ([span.label for span in found] for found in (theirs, ours))
-            self._correct.update(span.label for span in {*theirs} & {*ours})
-        else:
-            self._correct.update(right for right, said in zip(gold, predicted, strict=True) if right == said)
-        self._gold.update(gold)
-        self._predicted.update(predicted)
+            gold_spans, predicted_spans = self._read(gold), self._read(predicted)
+            self._gold.update(span.label for span in gold_spans)
+            self._predicted.update(span.label for span in predicted_spans)
+            self._correct.update(span.label for span in set(gold_spans) & set(predicted_spans))
 
     def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
         """The scores of all sentences so far. `known` are the model's labels; with `spans`, their classes count."""
-        per_label = label_scores(self._correct, self._gold, self._predicted)
-        total, tokens = overall(per_label, self._correct), self._pairs.total()
+        correct, gold, predicted = map(Counter, (self._correct, self._gold, self._predicted))
+        for (right, said), count in () if self.is_spans else self._pairs.items():
+            gold[right] += count
+            predicted[said] += count
+            correct[right] += count if right == said else 0
+        per_label = label_scores(correct, gold, predicted)
+        total, tokens = overall(per_label, correct), self._pairs.total()
         return LabelingScores(
             is_spans=self.is_spans,
             accuracy=share(sum(count for (a, b), count in self._pairs.items() if a == b), tokens),
@@ -100,13 +102,13 @@ class LabelingTally:
             sentences=self._sentences,
             per_label=per_label,
             confusion=most_confused(self._pairs, CONFUSIONS),
-            unknown_labels={} if known is None else self._unknown(known),
+            unknown_labels={} if known is None else self._unknown(gold, known),
             pairs=self._pairs,
         )
 
-    def _unknown(self, known: Iterable[str]) -> dict[str, int]:
+    def _unknown(self, gold: Counter[str], known: Iterable[str]) -> dict[str, int]:
         names = {position(tag).label for tag in known} if self.is_spans else {*known}
-        return {label: count for label, count in self._gold.most_common() if label not in names}
+        return {label: count for label, count in gold.most_common() if label not in names}
 
 
 class ColumnsTally:

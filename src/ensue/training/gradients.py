@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder
@@ -48,6 +49,7 @@ class Gradients:
         self, model: nn.Module, task: Task[Any, Any], *, seed: int, precision: Precision, ranks: Ranks
     ) -> None:
         self.adversarial = 0.0
+        """How far vectors move in a second pass, in their mean norms; 0: there is no second pass."""
         self.model, self.task, self.seed, self.precision, self.ranks = model, task, seed, precision, ranks
         self.form = model
         """A model of the same form, for what does not depend on the weights."""
@@ -228,11 +230,11 @@ class Gradients:
 
 
 def _worst(x: Tensor, move: Any) -> Tensor:
-    """The direction (B, T, d) in which the loss of each row rises most, as long as a mean vector that is no padding."""
-    steepness: Tensor = move.grad.norm(dim=-1)
-    real = steepness > 0
-    length = (x.detach().norm(dim=-1) * real).sum(1) / real.sum(1).clamp_min(1)
-    return torch.as_tensor(move.grad * (length / steepness.norm(dim=1).clamp_min(1e-20))[:, None, None])
+    """The direction (B, T, d) in which the loss of each row rises most, with the mean norm of its vectors in x."""
+    gradient: Tensor = move.grad
+    real = gradient.any(-1)  # the loss does not depend on padding
+    norm: Tensor = (x.detach().norm(dim=-1) * real).sum(1) / real.sum(1).clamp_min(1)
+    return F.normalize(gradient.flatten(1), eps=1e-30).view_as(gradient) * norm[:, None, None]
 
 
 def _joined(states: list[State]) -> State:

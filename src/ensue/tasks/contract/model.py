@@ -16,6 +16,9 @@ from ensue.runs.origin import Origin
 from ensue.runs.schema import Config
 from ensue.tasks import task_entry
 
+FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
+"""Keys of a recipe that may differ from those of the run from which it begins, by what their names begin with."""
+
 
 class ModelParts(ABC):
     """Vocabularies and counts. A `Job` makes them from data, a run directory has them later; both build the model."""
@@ -45,10 +48,6 @@ class ModelParts(ABC):
         """The model of a recipe, with weights drawn from torch's global generator. Raises ValueError for sizes that do
         not fit.
         """
-
-
-FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
-"""Keys that may differ, by what their names begin with."""
 
 
 def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> None:
@@ -83,13 +82,16 @@ def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor,
             yield name, parameter, others[name]
 
 
-def fill(parameter: Tensor, source: Tensor) -> Tensor | None:
-    """Copies a table into one of as many rows or more, in which new rows begin at the mean. The result says which rows
-    (V,) are not new; None for all.
+def fill(parameter: Tensor, source: Tensor, taken: Tensor | None = None) -> Tensor | None:
+    """Copies rows of a table into another one. `taken` (V,) has the row of `source` for each, -1 for a new one, which
+    begins at the mean; without it, new rows stand behind all others. The result says which are not new; None for all.
     """
-    if parameter.shape == source.shape:
+    if taken is None and parameter.shape == source.shape:
         parameter.copy_(source)
         return None
+    if taken is None:
+        taken = nn.functional.pad(torch.arange(len(source)), (0, len(parameter) - len(source)), value=-1)
+    known = taken >= 0
     parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
-    parameter[: len(source)] = source
-    return torch.arange(len(parameter)) < len(source)
+    parameter[known] = source[taken[known]]
+    return None if known.all() else known

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size
-from ensue.tasks.contract.model import ModelParts, pairs_of
+from ensue.tasks.contract.model import ModelParts, fill, pairs_of
 from ensue.tasks.texts.framing import Framing
 from ensue.text.tokenizers import Tokenizer
 
@@ -83,13 +83,7 @@ def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dic
     result is for `Job.inherited`.
     """
     taken = torch.from_numpy(rows)
-    known = taken >= 0
-    found: dict[str, Tensor | None] = {}
-    for name, parameter, source in pairs_of(model, origin):
-        if name in OF_SYMBOLS:
-            parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
-            parameter[known] = source[taken[known]]
-        else:
-            parameter.copy_(source)
-        found[name] = known if name in OF_SYMBOLS and not known.all() else None
-    return found
+    return {
+        name: fill(parameter, source, taken if name in OF_SYMBOLS else None)
+        for name, parameter, source in pairs_of(model, origin)
+    }

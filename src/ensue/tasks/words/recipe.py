@@ -22,8 +22,8 @@ class TextsTrain(TrainRecipe):
     batch_tokens: Rows = 1_000
     """At most this many words go into a batch, unless one text alone is longer."""
     adversarial: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """A second pass over each batch, with the vectors moved to where the loss of its texts rises most, by so many norms
-    of a mean vector; 0: none (Miyato et al. 2017).
+    """A second pass over each batch, whose vectors move to where the loss of their text rises most, by this multiple of
+    their mean norm; 0: none (Miyato et al. 2017).
     """
 
 
