@@ -66,7 +66,7 @@ def with_more_functions(longest: int, count: int = 10_000) -> list[str]:
     "arc3" turns three times where "around" turns four times, "times5" has more rounds than "thrice".
 
     SCAN's lines of up to 22 actions have no "thrice" of "around" with a verb but "turn", so only counts of others
-    tell that rounds and turns do not depend on each other. Source of the thought: Patel et al. 2022.
+    tell that rounds and turns do not depend on each other. Patel et al. 2022 add verbs in this way.
     """
     generator, found = random.Random(0), set[str]()
     while len(found) < count:

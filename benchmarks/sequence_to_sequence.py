@@ -35,7 +35,7 @@ from ensue.data.decoding import decoded
 from ensue.metrics.generation import nearest_edits
 
 FEW_ACTIONS, MOST_ACTIONS = 15, 22
-"""Of SCAN's division by length: of what is learned from with `--dev`, and of its training file."""
+"""The most actions of a line for training, with `--dev` and without, in SCAN's division by length."""
 LANGUAGES = ("english", "german", "turkish", "finnish")
 
 
