@@ -91,6 +91,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("exit 1", "fails (status 1)"),
         ("echo >&2; echo 'broken:  it' >&2; echo more >&2; exit 1", "fails (broken: it)"),
+        ("echo 'In function f:' >&2; echo 'f:1: error: broken' >&2; exit 1", "fails (f:1: error: broken)"),
         ("exit 0", "makes nothing (No such file or directory)"),
         ("kill -9 $$", "fails (status -9)"),
     ],

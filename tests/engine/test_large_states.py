@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from engine.twins import built, close, engine, everything, given, naive, needs_compiler, run
 from ensue.engine import c_passes, storage
@@ -11,7 +12,9 @@ from ensue.engine.program import Array, build
 from ensue.engine.runner import Runner
 from ensue.engine.storage import Storage
 from ensue.engine.trace import trace
-from ensue.nn import LSTM, MLSTM
+from ensue.nn import LSTM, MLSTM, Recurrent
+from ensue.nn.recurrent.delta_rule import DeltaState
+from ensue.types import Memory, State
 
 B, T, EVERY = 5, 14, 4
 LAYERS = ["mlstm", "what a gated deltanet reads", "gated delta rule", "rule of an rwkv-7"]
@@ -44,7 +47,7 @@ def test_matrices_whose_rows_are_whole_vectors(name: str, block: int) -> None:
     """Their sizes stand in the text of the C."""
     layer = built(name, 3, 16)
     source = c_passes._sources(build(trace(layer)))["backward"]
-    assert "+ 16; j++" in source.text
+    assert "+ 16; j += LANES" in source.text
     assert not re.search(r"\bn\[", source.text)
     args = given(layer, B, T, is_ragged=True)
     close(everything(engine, layer, args), everything(naive, layer, args))
@@ -132,3 +135,29 @@ def test_a_buffer_that_is_too_small_is_refused(block: int) -> None:
             node.arrays[array] = Storage(held.tensor, held.start, buffer=held.buffer[:0, :])
     with pytest.raises(ValueError, match="the buffer of"):
         y.sum().backward()
+
+
+class Spreading(Recurrent):
+    """Rows of one number in the state beside a sum over rows."""
+
+    d_in = d_out = 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.linspace(-1.0, 1.0, 16, dtype=torch.float64))
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> DeltaState:
+        return DeltaState(self.gain.new_zeros(batch_size, 1, 16, 16))
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, DeltaState]:
+        (s,) = self.init_state(len(x_t)) if state is None else state
+        read = (s.squeeze(1) * self.gain).sum(-1)
+        return read, DeltaState((x_t.unsqueeze(-1) + torch.zeros_like(s.squeeze(1))).unsqueeze(1))
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_number_in_place_of_a_vector() -> None:
+    layer = Spreading()
+    args = given(layer, B, T, is_ragged=True)
+    close(everything(engine, layer, args), everything(naive, layer, args))

@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import (
-    DeviceOption,
-    EncodingOption,
-    OneThreadOption,
-    RunArgument,
-    ThreadsOption,
-    load_for,
-    say,
-)
+from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, ThreadsOption, load_for, say
 from ensue.console.imports import importing_torch
 from ensue.errors import EnsueError, nearest
 from ensue.processor import keep_freed_memory

@@ -115,7 +115,8 @@ def _compiled(text: str, options: list[str]) -> bytes:
         subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=SECONDS)
         return path.read_bytes()
     except subprocess.CalledProcessError as error:
-        said = [line for line in error.stderr.decode(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in error.stderr.decode(errors="replace").splitlines() if line.strip()]
+        said = [line for line in lines if "error" in line] or lines  # gcc begins with the name of the function
         raise CompilerFailed(f"{command[0]} fails ({said[0] if said else f'status {error.returncode}'})") from None
     except subprocess.TimeoutExpired:
         raise CompilerFailed(f"{command[0]} takes more than {SECONDS} seconds") from None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.engine.c_library import library
-from ensue.engine.c_source import Source
+from ensue.engine.c_source import VECTOR, Source
 from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.packing import Packing
 from ensue.engine.products import Bf16Kernel, ProductKernels, in_parts, products
@@ -20,8 +20,6 @@ from ensue.engine.schedule import schedule
 from ensue.engine.storage import Arrays, Between, Finals, Storage, address, address_of_rows, of_chunk
 
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
-VECTOR = 16
-"""Numbers."""
 RINGS, FEW = {"position": 5, "previous": 6}, {"position": 7, "previous": 8}
 ENTRY = """
 void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const *packed,

@@ -18,6 +18,11 @@ from ensue.engine.graph import Node
 from ensue.engine.operations import OPERATIONS
 from ensue.engine.schedule import Loop, Schedule, Segment, View
 
+VECTOR = 16
+"""Numbers; a multiple of LANES."""
+ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "stop", "copy"})
+"""Operations whose C is for vectors, too."""
+
 
 class Source:
     """The text of a function, and the arrays, sizes and packed matrices that it wants at each call, in their order."""
@@ -39,6 +44,8 @@ class Source:
         self._rows_of: dict[str, str] = {}
         self._totals: dict[Node, str] = {}
         self._names = 0
+        self._in_vectors = False
+        """Whether the loop that is printed takes LANES features at a time."""
         self.text = "".join(self._function(*plan) for plan in plans.items())
 
     def _function(self, name: str, schedule: Schedule) -> str:
@@ -82,7 +89,11 @@ class Source:
         number = self.numbers[view.array]
         row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{number}]"
         name = self._rows_of.setdefault(f"p[{number}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
-        return f"{name}[{feature}]"
+        return f"*(vector *)&{name}[{feature}]" if self._is_vector(feature) else f"{name}[{feature}]"
+
+    def _is_vector(self, feature: str) -> bool:
+        """Whether it stands for as many features as a vector has numbers."""
+        return self._in_vectors and "j" in feature
 
     def _value(self, node: Node, names: dict[Node, str], feature: str) -> Iterator[str]:
         """The declaration of a value that is read from an array, if it has no name yet."""
@@ -96,7 +107,9 @@ class Source:
         assert view is not None, node
         if node.op == "spread" and node not in self.schedule.views:
             feature = self._divided(node, node.args[0].width, node.width)
-        yield f"const real {names[node]} = {self._at(view, feature if node.width > 1 else '0')};"
+        where = feature if node.width > 1 else "0"
+        kind = "vector" if self._is_vector(where) else "real"
+        yield f"const {kind} {names[node]} = {self._at(view, where)};"
 
     def _new_name(self) -> str:
         self._names += 1
@@ -114,7 +127,7 @@ class Source:
             operation = OPERATIONS[node.op]
             given = [names.get(arg) or self._row_names[arg] for arg in node.args]
             names[node] = self._new_name()
-            kind = "int" if operation.is_condition else "real"
+            kind = "int" if operation.is_condition else "__auto_type" if self._in_vectors else "real"
             yield f"const {kind} {names[node]} = {operation.c.format(*given)};"
         for node in loop.sums:
             yield f"{self._totals[node]} += {names.get(node.args[0]) or self._row_names[node.args[0]]};"
@@ -122,6 +135,8 @@ class Source:
             yield self._write(view, feature, names.get(node) or self._row_names[node])
 
     def _write(self, view: View, feature: str, name: str) -> str:
+        if self._is_vector(feature):
+            name += " - (vector){0}"  # a vector, even of a number; x - 0 is x for all x
         return f"{self._at(view, feature)} {'+=' if view.array.extent == 'sum' else '='} {name};"
 
     def _numbers(self, loop: Loop) -> Iterator[str]:
@@ -130,9 +145,11 @@ class Source:
             yield f"        {line}"
 
     def _loop(self, loop: Loop) -> Iterator[str]:
-        """Over all features; where some are summed or repeated, block inside of block."""
+        """Over all features; where some are summed or repeated, block inside of block.
+
+        Sums of arithmetic over many features are added up in a vector: compilers end a `reduction` one by one.
+        """
         sums = {node: self._new_name() for node in loop.sums if node.width == 1 or node.index == 1}
-        self._totals = {node: sums.get(node) or self._total(node) for node in loop.sums}
         self._row_names |= {node: name for node, name in sums.items() if node.width == 1}
         for node in loop.sums:
             if node not in sums:
@@ -140,22 +157,34 @@ class Source:
                 yield f"        for (int64_t j = 0; j < {self._size(node.width)}; j++) {first} = 0;"
         dividing = [*(n for n in loop.sums if n.width > 1), *(n for n in loop.arguments() if n.op == "spread")]
         blocks = sorted(dividing[0].graph.blocks[loop.width] - {1, loop.width}, reverse=True) if dividing else []
+        wide = bool(sums) and self.writes_sizes and [loop.width, *blocks][-1] % VECTOR == 0
+        self._in_vectors = wide and all(node.op in ARITHMETIC for node in loop.nodes)
+        self._totals = {node: f"{sums[node]}s" if node in sums else self._total(node) for node in loop.sums}
+        kind, zero, end, forth = (
+            ("vector", "{0}", "total", " += LANES") if self._in_vectors else ("real", "0", "", "++")
+        )
         for outside, block in pairwise([loop.width, *blocks, 1]):
-            for node, total in sums.items():
+            for node in sums:
                 if node.args[0].width // node.width == outside:
-                    yield f"        real {total} = 0;"
-            if block == 1:
-                yield "#pragma omp simd" + (f" reduction(+ : {', '.join(sums.values())})" if sums else "")
+                    yield f"        {kind} {self._totals[node]} = {zero};"
+            if block == 1 and not self._in_vectors:
+                added = ", ".join(self._totals[node] for node in sums)
+                yield "#pragma omp simd" + (f" reduction(+ : {added})" if sums else "")
             name, number = self._block(block, loop.width), self._size(outside // block)
             begin = "0" if outside == loop.width else f"{self._block(outside, loop.width)} * {number}"
-            yield f"        for (int64_t {name} = {begin}; {name} < {begin} + {number}; {name}++) {{"
+            next_one = f"{name}{forth if block == 1 else '++'}"
+            yield f"        for (int64_t {name} = {begin}; {name} < {begin} + {number}; {next_one}) {{"
         for line in self._statements(loop, {}, "j"):
             yield f"            {line}"
+        self._in_vectors = False
         for outside in [*blocks[::-1], loop.width]:
             yield "        }"
             for node, name in sums.items():
-                if node.width > 1 and node.args[0].width // node.width == outside:
-                    yield f"        {self._at(self.schedule.views[node], self._block(outside, loop.width))} = {name};"
+                if node.args[0].width // node.width == outside:
+                    yield f"        const real {name} = {end}({self._totals[node]});"
+                    if node.width > 1:
+                        number = self._block(outside, loop.width)
+                        yield f"        {self._write(self.schedule.views[node], number, name)}"
         for node, view in loop.sums_written:
             yield f"        {self._write(view, '0', self._row_names[node])}"
 
@@ -172,12 +201,4 @@ class Source:
 
     def _block(self, size: int, whole: int) -> str:
         """The number of the block of this size in which feature j is."""
-        return (
-            "0"
-            if size == whole
-            else "j"
-            if size == 1
-            else f"q{size}"
-            if self.writes_sizes
-            else f"q{self._size(size)[2:-1]}"
-        )
+        return "0" if size == whole else "j" if size == 1 else "q" + self._size(size).strip("n[]")

@@ -11,14 +11,4 @@ from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, writ
 from ensue.data.documents.source import DocumentSource
 from ensue.data.records.record import Column
 
-__all__ = [
-    "FORMATS",
-    "Choice",
-    "Column",
-    "Document",
-    "DocumentSource",
-    "Layout",
-    "detect_lines",
-    "read_lines",
-    "write",
-]
+__all__ = ["FORMATS", "Choice", "Column", "Document", "DocumentSource", "Layout", "detect_lines", "read_lines", "write"]

@@ -191,13 +191,7 @@ class Writer(Predictor, Generic[ItemT]):
 
     def _output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
         best, *others = (
-            Output(
-                self.decoded(found.ids, item),
-                found.score,
-                found.log_probability,
-                found.is_complete,
-                ids=found.ids,
-            )
+            Output(self.decoded(found.ids, item), found.score, found.log_probability, found.is_complete, ids=found.ids)
             for found in hypotheses
         )
         return replace(best, others=tuple(others))
