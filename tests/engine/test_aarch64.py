@@ -132,17 +132,28 @@ def _numbers(start: Any, shape: int | tuple[int, int]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("lstm", torch.float32), ("layer norm", torch.float64), ("minlstm", torch.float64)]
+    ("name", "d", "dtype"),
+    [
+        ("lstm", 37, torch.float32),
+        ("layer norm", 37, torch.float64),
+        ("minlstm", 37, torch.float64),
+        ("gated delta rule", 16, torch.float32),
+    ],
 )
 def test_a_cell_is_its_fold(
-    name: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_folder: Callable[[str], Path]
+    name: str,
+    d: int,
+    dtype: torch.dtype,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept_folder: Callable[[str], Path],
 ) -> None:
     """Values and every gradient, of ragged rows: more than a tile of them, and more features than a panel has."""
     cache = kept_folder("zig")  # of the C library, too, which takes half a minute
     monkeypatch.setattr(
         execution, "c_passes", lambda program, dtype, kernel=None: Passes(program, dtype, tmp_path, cache)
     )
-    layer = built(name, 19, 37, dtype)
+    layer = built(name, 19, d, dtype)
     args = given(layer, 29, 6, is_ragged=True)
     close(everything(engine, layer, args), everything(naive, layer, args), TOLERANCE[dtype])
     with torch.no_grad():
