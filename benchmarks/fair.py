@@ -320,10 +320,10 @@ def picture(number: int) -> str:
 def table(task: Task, name: str, runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The best kind first."""
     train, dev = runs[0]["train"], runs[0]["dev"]
-    score = f"{named(task)} of {'the last fiftieth of ' * (dev == train)}{dev}"
+    score = f"{named(task)} of {'the last fiftieth of ' * (dev == train)}`{dev}`"
     kinds = grouped(runs, "kind")
     means = {kind: statistics.mean(run["score"] for run in ours) for kind, ours in kinds.items()}
-    yield from (f"### {name.capitalize()}: {train}", "")
+    yield from (f"### {name.capitalize()}: `{train}`", "")
     yield f"| kind | source | year | model | dropout | learning rate | parameters | {score} | seeds | tokens per s |"
     yield "|---" * 10 + "|"
     for kind in sorted(kinds, key=means.__getitem__, reverse=task.score in HIGHER):
