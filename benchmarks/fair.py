@@ -286,13 +286,14 @@ that its layer does all by itself. A layer that is not here yet was not trained 
 than the others.
 
 ```text
-python benchmarks/fair.py --characters input.txt --labels en_ewt-ud-train.conllu en_ewt-ud-dev.conllu
+python benchmarks/fair.py --characters input.txt --words ptb.train.txt ptb.valid.txt \\
+    --labels en_ewt-ud-train.conllu en_ewt-ud-dev.conllu --translation train.en,train.de val.en,val.de \\
+    --frames "recordings/*_[1-4][0-9].wav" "recordings/*_[5-9].wav" --trial-seconds 30
 python benchmarks/fair.py --page docs
 ```
 
-The first command goes on where it was stopped. It takes `--words`, `--translation` and `--frames`, too, and adds lines
-to `benchmarks/results/fair.jsonl`. The second one makes this page of them. [Another page](history.md) has equal seconds
-without a search.
+The first command goes on where it was stopped. It adds lines to `benchmarks/results/fair.jsonl`. The second one makes
+this page of them. [Another page](history.md) has equal seconds without a search.
 """
 FULL = 300
 
