@@ -19,41 +19,6 @@ INLINE real real_of(bits b) {
     return x;
 }
 
-/* The vector with number i where number i ^ d was. */
-#define TWO(i, d) (i) ^ d, (i + 1) ^ d
-#define FOUR(i, d) TWO(i, d), TWO(i + 2, d)
-#define EIGHT(i, d) FOUR(i, d), FOUR(i + 4, d)
-#if VECTOR_BYTES / PICK(4, 8) == 16
-#define ALL(d) EIGHT(0, d), EIGHT(8, d)
-#elif VECTOR_BYTES / PICK(4, 8) == 8
-#define ALL(d) EIGHT(0, d)
-#elif VECTOR_BYTES / PICK(4, 8) == 4
-#define ALL(d) FOUR(0, d)
-#else
-#define ALL(d) TWO(0, d)
-#endif
-#ifdef __clang__
-#define EXCHANGED(v, d) __builtin_shufflevector(v, v, ALL(d))
-#else
-typedef bits indices __attribute__((vector_size(VECTOR_BYTES)));
-#define EXCHANGED(v, d) __builtin_shuffle(v, (indices){ALL(d)})
-#endif
-
-/* The sum of a vector's numbers, half and half, so that it stays in registers. */
-INLINE real total(vector v) {
-#if VECTOR_BYTES / PICK(4, 8) > 8
-    v += EXCHANGED(v, 8);
-#endif
-#if VECTOR_BYTES / PICK(4, 8) > 4
-    v += EXCHANGED(v, 4);
-#endif
-#if VECTOR_BYTES / PICK(4, 8) > 2
-    v += EXCHANGED(v, 2);
-#endif
-    v += EXCHANGED(v, 1);
-    return v[0];
-}
-
 /* ROUNDER + n, for an integer n, has n in its lowest bits: adding ROUNDER rounds, and shifting the sum to the exponent
  * multiplies by 2^n. */
 #define ROUNDER PICK(0x1.8p23f, 0x1.8p52)
