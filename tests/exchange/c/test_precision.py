@@ -15,10 +15,10 @@ from ensue.errors import EnsueError
 from ensue.exchange.c import precision as precisions
 from ensue.exchange.c.precision import PRECISIONS, PROOFS, stored
 from ensue.exchange.c.printing import piece
-from ensue.exchange.c.writing import TASKS, printed, written
+from ensue.exchange.c.writing import TASKS, header, printed, written
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import task_entry
-from exchange.c.carried import COMPILERS, Carried, library, put, twin
+from exchange.c.carried import COMPILERS, Carried, compiled, library, put, twin
 from exchange.c.models import MIXED, pipeline
 from kept_runs.make import unpacked
 from language_pipelines import TEXT
@@ -244,3 +244,11 @@ def test_changed_labels_and_probabilities_are_measured(
 def test_a_precision_that_is_not_there_is_refused(format: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(EnsueError, match=re.escape(message)):
         ensue.export_run("run", "out", format, **options)
+
+
+@needs_compiler
+def test_functions_of_the_engine_need_no_vectors(tmp_path: Path) -> None:
+    """The models of C have them without the engine's products."""
+    head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
+    (tmp_path / "alone.c").write_text("\n".join([head, piece("prelude.h"), piece("engine/functions.h")]))
+    compiled(tmp_path, "-fsyntax-only", "-Wno-unused-function", "alone.c")
