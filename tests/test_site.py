@@ -136,7 +136,8 @@ def test_dark_mode_follows_the_system_and_a_button(site: Path, tmp_path: Path) -
     for dark in (False, True):
         with browsing(tmp_path / f"browser-{dark}", dark=dark) as browser:
             browser.open(site / "index.html")
-            browser.until("getComputedStyle(document.body).backgroundColor !== 'rgba(0, 0, 0, 0)'")  # as without a sheet
+            # Without its sheet the page is transparent.
+            browser.until("getComputedStyle(document.body).backgroundColor !== 'rgba(0, 0, 0, 0)'")
             assert is_dark() == dark
             browser.run("for (const _ of [1, 2]) document.querySelector('.theme-toggle').click()")
             seen = browser.run("return document.body.dataset.theme")
