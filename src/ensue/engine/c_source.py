@@ -19,9 +19,7 @@ from ensue.engine.operations import OPERATIONS
 from ensue.engine.schedule import Loop, Schedule, Segment, View
 
 VECTOR = 16
-"""Numbers; a multiple of LANES."""
-ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "stop", "copy"})
-"""Operations whose C is for vectors, too."""
+"""A row of so many numbers, or a multiple, is whole vectors on every processor."""
 
 
 class Source:
@@ -92,7 +90,7 @@ class Source:
         return f"*(vector *)&{name}[{feature}]" if self._is_vector(feature) else f"{name}[{feature}]"
 
     def _is_vector(self, feature: str) -> bool:
-        """Whether it stands for as many features as a vector has numbers."""
+        """Whether it moves with j, and so stands for LANES features."""
         return self._in_vectors and "j" in feature
 
     def _value(self, node: Node, names: dict[Node, str], feature: str) -> Iterator[str]:
@@ -147,7 +145,7 @@ class Source:
     def _loop(self, loop: Loop) -> Iterator[str]:
         """Over all features; where some are summed or repeated, block inside of block.
 
-        Sums of arithmetic over many features are added up in a vector: compilers end a `reduction` one by one.
+        Sums of arithmetic over whole vectors stay in a vector: gcc ends a `reduction` with an addition for each number.
         """
         sums = {node: self._new_name() for node in loop.sums if node.width == 1 or node.index == 1}
         self._row_names |= {node: name for node, name in sums.items() if node.width == 1}
@@ -158,11 +156,9 @@ class Source:
         dividing = [*(n for n in loop.sums if n.width > 1), *(n for n in loop.arguments() if n.op == "spread")]
         blocks = sorted(dividing[0].graph.blocks[loop.width] - {1, loop.width}, reverse=True) if dividing else []
         wide = bool(sums) and self.writes_sizes and [loop.width, *blocks][-1] % VECTOR == 0
-        self._in_vectors = wide and all(node.op in ARITHMETIC for node in loop.nodes)
+        self._in_vectors = wide and all(OPERATIONS[node.op].is_arithmetic for node in loop.nodes)
         self._totals = {node: f"{sums[node]}s" if node in sums else self._total(node) for node in loop.sums}
-        kind, zero, end, forth = (
-            ("vector", "{0}", "total", " += LANES") if self._in_vectors else ("real", "0", "", "++")
-        )
+        kind, zero, end = ("vector", "{0}", "total") if self._in_vectors else ("real", "0", "")
         for outside, block in pairwise([loop.width, *blocks, 1]):
             for node in sums:
                 if node.args[0].width // node.width == outside:
@@ -172,8 +168,8 @@ class Source:
                 yield "#pragma omp simd" + (f" reduction(+ : {added})" if sums else "")
             name, number = self._block(block, loop.width), self._size(outside // block)
             begin = "0" if outside == loop.width else f"{self._block(outside, loop.width)} * {number}"
-            next_one = f"{name}{forth if block == 1 else '++'}"
-            yield f"        for (int64_t {name} = {begin}; {name} < {begin} + {number}; {next_one}) {{"
+            step = " += LANES" if block == 1 and self._in_vectors else "++"
+            yield f"        for (int64_t {name} = {begin}; {name} < {begin} + {number}; {name}{step}) {{"
         for line in self._statements(loop, {}, "j"):
             yield f"            {line}"
         self._in_vectors = False

@@ -30,6 +30,11 @@ class Operation:
     is_condition: bool = False
     """Whether its values are true or false."""
 
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether its C is for vectors, too: it has no call and no choice."""
+        return "(" not in self.c
+
 
 COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erf"})
 """Operations that take longer than to read a number from memory."""

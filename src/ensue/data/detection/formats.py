@@ -40,12 +40,7 @@ def sentence_format(lines: Lines) -> str:
 
 
 def text_format(
-    lines: Lines,
-    *,
-    is_labeled: bool,
-    known: str = "",
-    labels: Collection[str] = (),
-    names: Collection[str] = (),
+    lines: Lines, *, is_labeled: bool, known: str = "", labels: Collection[str] = (), names: Collection[str] = ()
 ) -> str:
     """One of the formats of texts, or an empty string where none is seen in a file that should have labels.
 
