@@ -174,7 +174,7 @@ def passes_timed(mode: Timed) -> Iterator[None]:
         mode.seconds[mode.ranges.current] += time.thread_time() - started
 
     with ExitStack() as stack:
-        for name in ("draws", "attention.positions", "heads.linear_cross_entropy"):
+        for name in ("draws", "attention.positions", "attention.scores", "heads.linear_cross_entropy"):
             stack.enter_context(patch.object(import_module(f"ensue.nn.{name}"), "in_parts", timed))
         stack.enter_context(patch("ensue.engine.execution._get_current_dispatch_mode", lambda: None))
         yield

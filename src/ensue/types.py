@@ -22,6 +22,11 @@ WITHOUT_FLOAT64 = {"mps", "xpu"}
 """Devices without float64: Apple's, and most of Intel's."""
 
 
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """The type of sums over numbers of this type."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 class Memory(NamedTuple):
     """The memory of a decoder: `values` (B, S, d), and `mask` (B, S), True on real positions (None: all)."""
 

@@ -20,7 +20,7 @@ from ensue.nn import (
     SequenceLayer,
     Stack,
 )
-from ensue.nn.attention import additive
+from ensue.nn.attention import scores as module
 from ensue.types import Memory, leaves, select_rows
 
 B, T, S, D_MEMORY = 5, 6, 4, 5
@@ -108,9 +108,9 @@ def test_how_it_runs_is_said() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("elements", [1, 40, 10_000])
 def test_additive_scores_in_blocks(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive, "BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", elements)
     q, k, v = (torch.randn(*sizes, dtype=torch.float64, requires_grad=True) for sizes in ((3, 5, 4), (3, 6, 4), (4,)))
-    scores, expected = additive.additive_scores(q, k, v), torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ v
+    scores, expected = module.additive_scores(q, k, v), torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ v
     torch.testing.assert_close(scores, expected)
     error = torch.randn_like(scores)
     torch.testing.assert_close(*(torch.autograd.grad(part, [q, k, v], error) for part in (scores, expected)))

@@ -29,7 +29,7 @@ from ensue.models.modules import evaluating
 from ensue.nn import CopyingHead
 from ensue.nn.attention.cross import CrossAttention, sources_in
 from ensue.nn.taps import watch
-from ensue.types import State, compacted, select_rows
+from ensue.types import State, at_least_float32, compacted, select_rows
 
 SMALLEST = 1e-38
 """The least attention of which a logarithm is taken."""
@@ -132,7 +132,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
         else:
             scores, state, attention = coverage.step(ids, state, attention)
             bonuses = search.coverage_penalty * covered(attention, state)
-        log_p = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        log_p = scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
         _block(log_p, frontier)
         options, values = continuations(log_p, search.width, frontier.wanted())
         if np.isnan(values).any():

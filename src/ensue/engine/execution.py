@@ -107,6 +107,8 @@ def _passes() -> ctypes.CDLL | None:
         found.masks.argtypes = [*[number] * 4, ctypes.c_float, pointer, number, pointer, pointer, number]
         found.turned.argtypes = [number, number, *[pointer] * 4, ctypes.c_float, pointer, pointer, number]
         found.surprisals.argtypes = [*[number] * 3, ctypes.c_float, *[pointer] * 4, number]
+        found.attention_weights.argtypes = [number, number, pointer, ctypes.c_float, *[pointer] * 4, number]
+        found.attention_changes.argtypes = [*[number] * 3, ctypes.c_float, *[pointer] * 3, number]
     return found
 
 

@@ -141,3 +141,63 @@ void surprisals(int64_t first, int64_t last, int64_t words, float smoothing, con
     else
         surprise(first, last, words, smoothing, targets, room, nats, z, 0);
 }
+
+/* Scores z (rows, heads, queries, keys) become weights y: the softmax of `scale` z over the keys that are allowed, and 0
+ * for others. `sizes` are those behind the rows, and the distances of rows and of queries in `allowed`, which may be
+ * NULL. `room` has one for each key, and is filled up to a multiple of 16, so that all of it becomes vector code. */
+INLINE void weigh(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed, float *room,
+                  const void *restrict z, void *restrict y, int is_brief) {
+    int64_t queries = sizes[0] * sizes[1], keys = sizes[2], whole = (keys + 15) & ~(int64_t)15;
+    for (int64_t i = first * queries; i < last * queries; i++) {
+        const uint8_t *here = allowed ? allowed + i / queries * sizes[3] + i % sizes[1] * sizes[4] : NULL;
+        float most = -INFINITY, sum = 0;
+        for (int64_t k = 0; k < keys; k++)
+            room[k] = scale * number_at(z, i * keys + k, is_brief);
+        if (here)
+            for (int64_t k = 0; k < keys; k++)
+                room[k] = here[k] ? room[k] : -INFINITY;
+        for (int64_t k = keys; k < whole; k++)
+            room[k] = -INFINITY;
+#pragma omp simd reduction(max : most)
+        for (int64_t k = 0; k < whole; k++)
+            most = room[k] > most ? room[k] : most;
+        most = most > -INFINITY ? most : 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t k = 0; k < whole; k++) {
+            room[k] = exp_(room[k] - most);
+            sum += room[k];
+        }
+        float factor = sum != 0 ? 1 / sum : 0;
+        for (int64_t k = 0; k < keys; k++)
+            put(y, i * keys + k, room[k] * factor, is_brief);
+    }
+}
+
+void attention_weights(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed,
+                       float *room, const void *z, void *y, int64_t is_brief) {
+    if (is_brief)
+        weigh(first, last, sizes, scale, allowed, room, z, y, 1);
+    else
+        weigh(first, last, sizes, scale, allowed, room, z, y, 0);
+}
+
+/* y = scale w (x - sum of w x), for each row of weights w and of their gradients x. */
+INLINE void change(int64_t first, int64_t last, int64_t keys, float scale, const void *restrict w,
+                   const void *restrict x, void *restrict y, int is_brief) {
+    for (int64_t from = first * keys; from < last * keys; from += keys) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t k = from; k < from + keys; k++)
+            sum += number_at(w, k, is_brief) * number_at(x, k, is_brief);
+        for (int64_t k = from; k < from + keys; k++)
+            put(y, k, scale * number_at(w, k, is_brief) * (number_at(x, k, is_brief) - sum), is_brief);
+    }
+}
+
+void attention_changes(int64_t first, int64_t last, int64_t keys, float scale, const void *w, const void *x, void *y,
+                       int64_t is_brief) {
+    if (is_brief)
+        change(first, last, keys, scale, w, x, y, 1);
+    else
+        change(first, last, keys, scale, w, x, y, 0);
+}

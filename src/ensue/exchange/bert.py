@@ -109,13 +109,9 @@ def layout(recipe: Any) -> list[Part]:
 
 
 BERT = Family(
-    prefix="bert.",
-    is_masked=True,
-    tables=tables,
-    layout=layout,
-    unused=("embeddings.position_ids", f"{HEAD}.decoder.bias"),
-    tied=f"{HEAD}.decoder.weight",
-)
+    prefix="bert.", is_masked=True, tables=tables, layout=layout,
+    unused=("embeddings.position_ids", f"{HEAD}.decoder.bias"), tied=f"{HEAD}.decoder.weight",
+)  # fmt: skip
 
 
 def architecture(recipe: Any) -> str:
@@ -161,13 +157,9 @@ def distil_layout(recipe: Any) -> list[Part]:
 
 
 DISTILBERT = Family(
-    prefix="distilbert.",
-    is_masked=True,
-    tables=distil_tables,
-    layout=distil_layout,
-    unused=("embeddings.position_ids",),
-    tied="vocab_projector.weight",
-)
+    prefix="distilbert.", is_masked=True, tables=distil_tables, layout=distil_layout,
+    unused=("embeddings.position_ids",), tied="vocab_projector.weight",
+)  # fmt: skip
 
 
 FIRST_POSITION = 2
@@ -202,13 +194,9 @@ def roberta_layout(recipe: Any, names: BlockNames = NAMES) -> list[Part]:
 
 
 ROBERTA = Family(
-    prefix="roberta.",
-    is_masked=True,
-    tables=roberta_tables,
-    layout=roberta_layout,
-    unused=("embeddings.position_ids", "lm_head.decoder.bias"),
-    tied="lm_head.decoder.weight",
-)
+    prefix="roberta.", is_masked=True, tables=roberta_tables, layout=roberta_layout,
+    unused=("embeddings.position_ids", "lm_head.decoder.bias"), tied="lm_head.decoder.weight",
+)  # fmt: skip
 
 
 def electra_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
@@ -228,13 +216,9 @@ def electra_layout(recipe: Any) -> list[Part]:
 
 
 ELECTRA = Family(
-    prefix="electra.",
-    is_masked=True,
-    tables=electra_tables,
-    layout=electra_layout,
-    unused=("embeddings.position_ids",),
-    tied="generator_lm_head.weight",
-)
+    prefix="electra.", is_masked=True, tables=electra_tables, layout=electra_layout,
+    unused=("embeddings.position_ids",), tied="generator_lm_head.weight",
+)  # fmt: skip
 
 
 ALBERT_NAMES = BlockNames(
@@ -267,13 +251,9 @@ def albert_layout(recipe: Any) -> list[Part]:
 
 
 ALBERT = Family(
-    prefix="albert.",
-    is_masked=True,
-    tables=albert_tables,
-    layout=albert_layout,
-    unused=("embeddings.position_ids", "predictions.decoder.bias"),
-    tied="predictions.decoder.weight",
-)
+    prefix="albert.", is_masked=True, tables=albert_tables, layout=albert_layout,
+    unused=("embeddings.position_ids", "predictions.decoder.bias"), tied="predictions.decoder.weight",
+)  # fmt: skip
 
 
 MPNET_NAMES = NAMES._replace(
@@ -422,9 +402,5 @@ def _half(part: Part, number: int) -> Part:
 
 
 MODERNBERT = Family(
-    prefix="model.",
-    is_masked=True,
-    tables=modern_tables,
-    layout=modern_layout,
-    tied="decoder.weight",
-)
+    prefix="model.", is_masked=True, tables=modern_tables, layout=modern_layout, tied="decoder.weight",
+)  # fmt: skip

@@ -178,17 +178,10 @@ def build_lexicon(
 
 
 def build_tagger(
-    features: FeatureSpecification,
-    encoder: EncoderSpecification | OriginEncoder,
-    head: TagHeadSpecification,
-    *,
-    directions: Directions,
-    lexicon: Lexicon,
-    labels: TaggerLabels,
-    pretrained: Tensor | None = None,
-    contextual: Sequence[LayersShape] = (),
-    tuned: SubwordEncoder | None = None,
-) -> Tagger:
+    features: FeatureSpecification, encoder: EncoderSpecification | OriginEncoder, head: TagHeadSpecification, *,
+    directions: Directions, lexicon: Lexicon, labels: TaggerLabels, pretrained: Tensor | None = None,
+    contextual: Sequence[LayersShape] = (), tuned: SubwordEncoder | None = None,
+) -> Tagger:  # fmt: skip
     """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d), `contextual`
     the shapes of the layers that other models give. `tuned` are the layers of another model, if they are the encoder.
     """
@@ -201,21 +194,11 @@ def build_tagger(
 
 
 def build_classifier(
-    features: FeatureSpecification,
-    encoder: EncoderSpecification | OriginEncoder,
-    head: ClassHeadSpecification,
-    *,
-    directions: Directions,
-    lexicon: Lexicon,
-    num_labels: int,
-    pair: bool = False,
-    multiple: bool = False,
-    segment: int = 0,
-    pretrained: Tensor | None = None,
-    contextual: Sequence[LayersShape] = (),
-    tuned: SubwordEncoder | None = None,
-    ngrams: int | None = None,
-) -> Classifier:
+    features: FeatureSpecification, encoder: EncoderSpecification | OriginEncoder, head: ClassHeadSpecification, *,
+    directions: Directions, lexicon: Lexicon, num_labels: int, pair: bool = False, multiple: bool = False,
+    segment: int = 0, pretrained: Tensor | None = None, contextual: Sequence[LayersShape] = (),
+    tuned: SubwordEncoder | None = None, ngrams: int | None = None,
+) -> Classifier:  # fmt: skip
     """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d),
     `contextual` the shapes of the layers that other models give. `tuned` are the layers of another model, if they are
     the encoder. `ngrams` is the number of rows that a bag of n-grams keeps, all of them for None.
@@ -302,19 +285,10 @@ def _check_features(words: WordFeatures) -> None:
 
 
 def build_encoder_decoder(
-    tokens: PairTokens,
-    encoder: EncoderSpecification | None,
-    decoder: EncoderSpecification,
-    attention: Attention,
-    head: TextHead,
-    *,
-    directions: Directions,
-    source_size: int,
-    target_size: int,
-    is_joint: bool,
-    unknown_id: int = 0,
+    tokens: PairTokens, encoder: EncoderSpecification | None, decoder: EncoderSpecification, attention: Attention,
+    head: TextHead, *, directions: Directions, source_size: int, target_size: int, is_joint: bool, unknown_id: int = 0,
     contextual: ContextualVectors | None = None,
-) -> TextModel:
+) -> TextModel:  # fmt: skip
     """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
     `unknown_id` is read in place of a word that is copied. Without an `encoder` the decoder reads the source too.
     `contextual` makes features of the source's words in the layers of other models.

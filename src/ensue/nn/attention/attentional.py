@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.engine import Feedback, Packing, has_hooks, unroll_fed
-from ensue.nn.attention.additive import add_errors, scores_of
 from ensue.nn.attention.cross import AdditiveAttention, BilinearAttention, CrossAttention, DotAttention
+from ensue.nn.attention.scores import add_errors, scores_of
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, Shared, State, select_rows

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.attention.cross import AdditiveAttention, CrossAttention, Source
+from ensue.nn.attention.cross import AdditiveAttention, CrossAttention
 from ensue.nn.draws import uniform
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Recurrent, SequenceLayer
@@ -92,8 +92,7 @@ class HardAttention(AdditiveAttention):
         super().__init__(d_in, d_memory, d_attention=d_attention)
         self.expected, self.chosen = checked_share(expected), Tap()
 
-    def _weights(self, scores: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        alpha = super()._weights(scores, source, sizes)
+    def _used(self, alpha: Tensor) -> Tensor:
         if not alpha.shape[-1]:
             return alpha
         if not self.training:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.attention.additive import additive_scores
-from ensue.nn.attention.multi_head import fused_attention
+from ensue.nn.attention.scores import additive_scores, fused_attention, weights_over
 from ensue.nn.border import weight_of
 from ensue.nn.draws import dropped
 from ensue.nn.dropout import checked_share
@@ -84,12 +84,10 @@ class CrossAttention(Parallel):
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         """(M, columns, d_value). `sizes` are rows and positions, for the tap."""
         q, k, v = (self._heads(part) for part in (queries, source.keys, source.values))
-        if not is_watched(self):
-            dropout = self.dropout if self.training else 0.0
-            allowed = source.real[:, None, None, :]
-            heads = fused_attention(q, k, v, allowed, dropout=dropout, is_causal=False, scale=self.scale)
-        else:
-            heads = self._weights(q @ k.transpose(2, 3) * self.scale, source, sizes) @ v
+        heads = fused_attention(
+            q, k, v, source.real[:, None, None], dropout=self.dropout if self.training else 0.0, is_causal=False,
+            scale=self.scale, tap=partial(self._seen, sizes=sizes) if is_watched(self) else None,
+        )  # fmt: skip
         return heads.transpose(1, 2).flatten(2)
 
     def _heads(self, part: Tensor) -> Tensor:
@@ -97,20 +95,14 @@ class CrossAttention(Parallel):
         texts, positions, features = part.shape
         return part.view(texts, positions, self.num_heads, features // self.num_heads).transpose(1, 2)
 
-    def _weights(self, scores: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        """The softmax of `scores` (M, H, columns, S) over real positions, as the tap sees it, and with dropout.
-
-        In the type of the values.
-        """
-        weights = weights_over(scores, source.real)
-        if is_watched(self):
-            batch, length = sizes
-            texts, heads, columns, positions = weights.shape
-            repeats = columns // length if length else 0
-            rows = weights.view(texts, heads, repeats, length, positions).transpose(1, 2)
-            rows = self.weights(rows.reshape(batch, heads, length, positions))
-            weights = rows.view(texts, repeats, heads, length, positions).transpose(1, 2).reshape(weights.shape)
-        return (dropped(weights, self.dropout) if self.training else weights).to(source.values.dtype)
+    def _seen(self, weights: Tensor, sizes: tuple[int, int]) -> Tensor:
+        """Weights (M, H, columns, S) as the tap, which has them by rows and positions, gives them back."""
+        batch, length = sizes
+        texts, heads, columns, positions = weights.shape
+        repeats = columns // length if length else 0
+        rows = weights.view(texts, heads, repeats, length, positions).transpose(1, 2)
+        rows = self.weights(rows.reshape(batch, heads, length, positions))
+        return rows.view(texts, repeats, heads, length, positions).transpose(1, 2).reshape(weights.shape)
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, dropout={self.dropout}"
@@ -138,23 +130,12 @@ def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
     return queries.reshape(texts, columns, d_key), content
 
 
-def weights_over(scores: Tensor, real: Tensor) -> Tensor:
-    """The softmax of `scores` (M, ..., S) over the `real` positions (M, S); all zero where there is none.
-
-    In float32 at least.
-    """
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    padding = ~real.view(len(real), *[1] * (scores.dim() - 2), real.shape[1])
-    return scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(padding, 0.0)
-
-
 class MultiHeadCrossAttention(CrossAttention):
     """Scaled dot products with h heads (Vaswani et al. 2017, eqs. 1 and 5); `d_out` is `d_in`:
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q = W_Q x,   K, V = W_K h, W_V h,   y = W_O [head_1; ...; head_h]
 
-    It runs on torch's scaled-dot-product kernel unless it is watched. Raises `ValueError` if the heads cannot share
-    `d_in`.
+    It runs as `fused_attention`. Raises `ValueError` if the heads cannot share `d_in`.
     """
 
     def __init__(self, d_in: int, d_memory: int, *, num_heads: int = 1, dropout: float = 0.0) -> None:
@@ -230,7 +211,13 @@ class AdditiveAttention(CrossAttention):
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         scores = self.scores(queries, source.keys)
-        return self._weights(scores.unsqueeze(1), source, sizes).squeeze(1) @ source.values
+        weights = weights_over(scores, source.real).unsqueeze(1)
+        weights = self._used(self._seen(weights, sizes) if is_watched(self) else weights)
+        return weights.squeeze(1).to(source.values.dtype) @ source.values
+
+    def _used(self, weights: Tensor) -> Tensor:
+        """The factors of the values, for weights (M, 1, columns, S)."""
+        return dropped(weights, self.dropout) if self.training else weights
 
     def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
         """Of `queries` (M, columns, d_key) at `keys` (M, S, d_key); `added` (M, columns, S, d_key) inside of tanh."""

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advanced, numbered, turned
-from ensue.nn.draws import draws_for_others, dropped
+from ensue.nn.attention.scores import fused_attention
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
 from ensue.nn.taps import Tap, is_watched
@@ -98,9 +98,9 @@ class MultiHeadAttention(Parallel):
     In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions, or to
     as many neighbors to each side as `neighbors` says. With `relative_buckets` a `RelativeBias` is added to the scores.
     With `farthest` too they are `Disentangled`: the score of i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) /
-    √(3 d_head), where P is the vector of their distance. `dropout` acts on the attention weights. It runs on
-    torch's scaled-dot-product kernel; only while the tap `weights`, (B, H, T, S), is watched, the equation is computed
-    as written. Raises `ValueError` if the heads cannot share `d_model`, and for buckets or neighbors if it is causal.
+    √(3 d_head), where P is the vector of their distance. `dropout` acts on the attention weights. It runs as
+    `fused_attention`. Tap: `weights`, (B, H, T, S). Raises `ValueError` if the heads cannot share `d_model`, and for
+    buckets or neighbors if it is causal.
     """
 
     def __init__(
@@ -148,15 +148,14 @@ class MultiHeadAttention(Parallel):
         state = self._extended(before, keys, values, mask)
         # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
-            dropout = self.dropout if self.training else 0.0
-            heads = self._fused(queries, keys, values, self._near(x.shape[1]), dropout=dropout)
+            heads = self._fused(queries, keys, values, self._near(x.shape[1]))
         else:
             is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
             if is_next and rows_to_attend() and not is_watched(self):
                 heads = attended_by_row(queries, state.keys, state.values, state.real)
             else:
                 allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
-                heads = self._attend(queries, state, allowed)
+                heads = self._fused(queries, state.keys, state.values, allowed)
         y = self.project_out(heads.transpose(1, 2).flatten(2))
         if not self.is_causal:  # nothing goes on from here
             return y, before
@@ -197,12 +196,11 @@ class MultiHeadAttention(Parallel):
             advanced(state.position, keys.shape[2], mask),
         )
 
-    def _fused(
-        self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None, *, dropout: float = 0.0
-    ) -> Tensor:
+    def _fused(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None) -> Tensor:
         return fused_attention(
-            queries, keys, values, allowed, dropout=dropout, is_causal=self.is_causal and allowed is None,
-            bias=self._bias(queries, keys), scale=None if self.terms == 1 else 1 / math.sqrt(self.terms * self.d_head),
+            queries, keys, values, allowed, dropout=self.dropout if self.training else 0.0,
+            is_causal=self.is_causal and allowed is None, scale=1 / math.sqrt(self.terms * self.d_head),
+            bias=self._bias(queries, keys), tap=self.weights if is_watched(self) else None,
         )  # fmt: skip
 
     def _bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
@@ -215,16 +213,6 @@ class MultiHeadAttention(Parallel):
         with_queries = (queries @ their_keys.transpose(2, 3)).gather(3, places.expand(shape))
         with_keys = (keys @ their_queries.transpose(2, 3)).gather(3, places.t().expand(shape))
         return (with_queries + with_keys.transpose(2, 3)) / math.sqrt(self.terms * self.d_head)
-
-    def _attend(self, queries: Tensor, state: KVState, allowed: Tensor) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        if not is_watched(self):
-            return self._fused(queries, state.keys, state.values, allowed, dropout=dropout)
-        bias = self._bias(queries, state.keys)
-        scores = queries @ state.keys.transpose(2, 3) / math.sqrt(self.terms * self.d_head)
-        scores = scores if bias is None else scores + bias
-        weights = self.weights(scores.masked_fill(~allowed, -math.inf).softmax(dim=-1))
-        return dropped(weights, dropout) @ state.values
 
     def _allowed(self, real: Tensor, length: int) -> Tensor:
         """Which of the S positions each of the last `length` attends to, (B, 1, T, S); always to itself."""
@@ -255,62 +243,4 @@ class MultiHeadAttention(Parallel):
 
 def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
     """Both, one after the other; nothing is copied where there is nothing yet."""
-    return new if old.shape[dim] == 0 and old.dtype == new.dtype else torch.cat((old, new), dim=dim)
-
-
-def fused_attention(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    allowed: Tensor | None,
-    *,
-    dropout: float,
-    is_causal: bool,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    """Torch's scaled-dot-product kernel. On a CPU it is never in bfloat16, whose backward pass is slow (LOG.md).
-
-    A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
-    `bias` (B or 1, H, T, S) is added to the scores of attention that is not causal.
-    """
-    if dropout and (queries.device.type == "cpu" or draws_for_others()):
-        return _plain_attention(queries, keys, values, allowed, dropout=dropout, is_causal=is_causal, scale=scale,
-                                bias=bias)  # fmt: skip
-    if bias is not None:
-        bias = bias.to(torch.promote_types(queries.dtype, torch.float32) if queries.is_cpu else queries.dtype)
-        allowed = bias if allowed is None else torch.where(allowed, bias, -math.inf)
-    if queries.device.type == "cpu":
-        given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
-        queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
-        with torch.autocast("cpu", enabled=False):
-            heads = F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
-        return heads.to(given)
-    return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
-
-
-def _plain_attention(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    allowed: Tensor | None,
-    *,
-    dropout: float,
-    is_causal: bool,
-    scale: float | None,
-    bias: Tensor | None,
-) -> Tensor:
-    """`fused_attention` with dropout whose random numbers belong to the rows."""
-    given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
-    queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
-    with torch.autocast(queries.device.type, enabled=False):
-        scores = queries @ keys.transpose(2, 3) * (1 / math.sqrt(queries.shape[3]) if scale is None else scale)
-        scores = scores if bias is None else scores + bias.to(dtype)
-        if is_causal:
-            allowed = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -math.inf)
-        weights = scores.softmax(dim=-1)
-        if allowed is not None:  # a query without keys
-            weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
-        return (dropped(weights, dropout) @ values).to(given)
+    return new if old.shape[dim] == 0 else torch.cat((old, new), dim=dim)

@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.attention.cross import AdditiveAttention, grouped, weights_over
+from ensue.nn.attention.cross import AdditiveAttention, grouped
+from ensue.nn.attention.scores import weights_over
 from ensue.nn.border import expect, expect_mask, expect_memory, expect_state
 from ensue.nn.heads.softmax import SoftmaxHead
 from ensue.nn.layer import blank
 from ensue.nn.taps import Tap
-from ensue.types import Memory, Shared
+from ensue.types import Memory, Shared, at_least_float32
 
 
 class CopyingSource(NamedTuple):
@@ -102,7 +103,7 @@ class CopyingHead(nn.Module):
         state = self.attention.init_state(batch_size, memory)
         ids = source_ids.masked_fill(~state.content.real, 0)
         self.check_ids(where, ids)
-        coverage = None if self.cover is None else like.new_zeros(like.shape[:2], dtype=_at_least_float32(like.dtype))
+        coverage = None if self.cover is None else like.new_zeros(like.shape[:2], dtype=at_least_float32(like.dtype))
         keys, values, real = state.content
         return CopyingState(state._replace(content=CopyingSource(keys, values, real, ids)), coverage)
 
@@ -231,14 +232,10 @@ class CopyingHead(nn.Module):
         expect_state(self, where, "state.source", state.source, len(s), lambda: self.init_state(1).source)
         if self.cover is not None:
             sizes = (len(s), state.source.content.ids.shape[1])
-            expect(where, "state.coverage", state.coverage, sizes, _at_least_float32(like.dtype), like=like)
+            expect(where, "state.coverage", state.coverage, sizes, at_least_float32(like.dtype), like=like)
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, coverage={self.cover is not None}"
-
-
-def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _copied(copy: Tensor, p: Tensor) -> Tensor:

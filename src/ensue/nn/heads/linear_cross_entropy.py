@@ -23,6 +23,7 @@ from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
 from ensue.engine.storage import address
 from ensue.nn.border import expect
+from ensue.types import at_least_float32
 
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
 """The number of logits in a chunk, and the smallest number of its rows; the fastest on CPUs (LOG.md)."""
@@ -86,7 +87,7 @@ def _differentiable(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients as functions of h, weight and bias, for a gradient of them (`create_graph=True`)."""
     with torch.autocast(h.device.type, enabled=False):
-        dtype = _at_least_float32(weight.dtype)
+        dtype = at_least_float32(weight.dtype)
         h_exact, weight_exact = h.to(dtype), weight.to(dtype)
         p = torch.softmax(F.linear(h_exact, weight_exact, bias.to(dtype)), dim=1)
         wanted = torch.full_like(p, smoothing / p.shape[1]).scatter_add(
@@ -114,7 +115,7 @@ def _chunked(
     padding = -(d + 1) % ALIGNMENT
     rows = F.pad(F.pad(h.to(dtype), (0, 1), value=1.0), (0, padding))
     columns = F.pad(torch.cat((weight, bias.unsqueeze(1)), dim=1).to(dtype), (0, padding))
-    exact = _at_least_float32(weight.dtype)
+    exact = at_least_float32(weight.dtype)
     drows, dcolumns = torch.empty_like(rows), weight.new_zeros(columns.shape, dtype=exact)
     total = weight.new_zeros((), dtype=exact)
     size = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight))
@@ -144,7 +145,7 @@ def _to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
 
         in_parts(n, work, most=workers)
         return nats.sum()
-    total = logits.new_zeros((), dtype=_at_least_float32(logits.dtype))
+    total = logits.new_zeros((), dtype=at_least_float32(logits.dtype))
     block = max(1, BLOCK_ELEMENTS // logits.shape[1])
     for start in range(0, len(logits), block):
         rows = slice(start, start + block)
@@ -157,7 +158,7 @@ def _block_to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tens
 
     The largest probability of a softmax is 1 over its sum of exponentials, and the nats need the logarithm of this sum.
     """
-    z = logits.to(_at_least_float32(logits.dtype))
+    z = logits.to(at_least_float32(logits.dtype))
     p = torch.softmax(z, dim=1)
     expected = z.gather(1, wanted)
     if smoothing:
@@ -166,10 +167,6 @@ def _block_to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tens
     p.scatter_add_(1, wanted, p.new_full(wanted.shape, smoothing - 1.0))
     logits.copy_(p.sub_(smoothing / p.shape[1]) if smoothing else p)
     return nats.sum()
-
-
-def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 class WordSample(NamedTuple):

@@ -155,15 +155,8 @@ class Predictor(Pipeline):
         raise EnsueError(f"{self.run}: the model is no cutter; {other.run} can only stand behind one")
 
     def prediction_lines(
-        self,
-        location: str,
-        *,
-        format: str | None,
-        encoding: str,
-        as_json: bool,
-        color: bool,
-        shard: Shard = WHOLE,
-    ) -> Iterator[str]:
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE,
+    ) -> Iterator[str]:  # fmt: skip
         """The lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 
         `color` is for a terminal. By default a text is a line, followed by a tab and the prediction. Raises DataError,

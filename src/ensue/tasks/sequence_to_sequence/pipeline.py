@@ -234,15 +234,8 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return PairSource(location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled)
 
     def prediction_lines(
-        self,
-        location: str,
-        *,
-        format: str | None,
-        encoding: str,
-        as_json: bool,
-        color: bool,
-        shard: Shard = WHOLE,
-    ) -> Iterator[str]:
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE,
+    ) -> Iterator[str]:  # fmt: skip
         """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
         source = self._opened(location, format=format, encoding=encoding, is_labeled=False)
         aligner = self.aligned if as_json else None
