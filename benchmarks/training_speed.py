@@ -1,15 +1,17 @@
 """Training speed beside torch.nn: one whole step, from ids to updated weights, in turns in one process.
 
-    python benchmarks/training_speed.py
+    python benchmarks/training_speed.py [--cells lstm gru elman transformer]
 
-"torch.nn" is what one writes by hand: Embedding, LSTM/GRU/RNN, Linear, cross_entropy, clip_grad_norm_, AdamW(fused) in
-float32 with torch's defaults, on batches that lie ready. "ensue" is `Trainer.step` with everything it does: reading the
-batch, seeding the step, checking the loss. Both have the same shapes and no dropout. bfloat16 is a setting of ensue's
-trainer, measured where the processor multiplies in it. Seconds are of processor time, in one thread.
+"torch.nn" is what one writes by hand: Embedding, LSTM/GRU/RNN or TransformerEncoder, Linear, cross_entropy,
+clip_grad_norm_, AdamW(fused) with torch's defaults, on batches that lie ready. "ensue" is `Trainer.step` with
+everything it does: reading the batch, seeding the step, checking the loss. Both have the same shapes and no dropout.
+bfloat16 is `torch.autocast`, and a setting of the trainer, measured where the processor multiplies in it. Each ratio
+is to torch.nn in the same type. Seconds are of processor time, in one thread.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 import time
@@ -21,11 +23,11 @@ import torch
 from machine import describe_machine
 from torch import nn
 
-from ensue.data.corpus.batches import Segments
+from ensue.data.corpus.batches import Blocks, Segments
 from ensue.data.corpus.token_file import TokenFile
 from ensue.engine import has_bfloat16
 from ensue.models.build_text import build_language_model
-from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder, Tokens
+from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder, Tokens, TransformerEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
@@ -38,18 +40,20 @@ from ensue.training.workloads import MANY_WORDS, WIDE, Workload
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
 """Layers, features, rows, positions, vocabulary."""
-CELLS: dict[str, tuple[type[Encoder], type[nn.RNNBase]]] = {
-    "lstm": (LSTMEncoder, nn.LSTM),
-    "gru": (GRUEncoder, nn.GRU),
-    "elman": (ElmanEncoder, nn.RNN),
-}
+ATTENDING = [(4, 128, 12, 64, 65), (4, 256, 32, 128, 8_000), (4, 512, 8, 256, 8_000)]
+"""The same of Transformers."""
+CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "elman": nn.RNN}
+ENCODERS: dict[str, type[Encoder]] = {
+    "lstm": LSTMEncoder, "gru": GRUEncoder, "elman": ElmanEncoder, "transformer": TransformerEncoder,
+}  # fmt: skip
+HEADS = 4
 SEED = 0
 SECONDS = 6.0
 """Spent on each pair of measurements, at least three rounds."""
 
 
 class ByHand(nn.Module):
-    """The model that a plain torch script has."""
+    """The recurrent model that a plain torch script has."""
 
     def __init__(self, cell: type[nn.RNNBase], layers: int, d: int, vocabulary: int) -> None:
         super().__init__()
@@ -59,23 +63,44 @@ class ByHand(nn.Module):
 
     def forward(self, ids: torch.Tensor, state: object) -> tuple[torch.Tensor, object]:
         y, state = self.rnn(self.embedding(ids), state)
-        return self.softmax(y), state
+        return self.softmax(y), tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()
 
 
-def by_hand(cell: type[nn.RNNBase], layers: int, d: int, rows: int, length: int, vocabulary: int) -> Callable[[], None]:
-    model = ByHand(cell, layers, d, vocabulary)
+class AttendingByHand(nn.Module):
+    """The Transformer that a plain torch script has."""
+
+    def __init__(self, layers: int, d: int, length: int, vocabulary: int) -> None:
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(vocabulary, d), nn.Parameter(0.02 * torch.randn(length, d))
+        layer = nn.TransformerEncoderLayer(
+            d, HEADS, 4 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(d), enable_nested_tensor=False)
+        self.softmax = nn.Linear(d, vocabulary)
+        self.mask = nn.Transformer.generate_square_subsequent_mask(length)
+
+    def forward(self, ids: torch.Tensor, state: None) -> tuple[torch.Tensor, None]:
+        y = self.layers(self.embedding(ids) + self.positions, self.mask, is_causal=True)
+        return self.softmax(y), None
+
+
+def by_hand(
+    cell: str, layers: int, d: int, rows: int, length: int, vocabulary: int, precision: Precision
+) -> Callable[[], None]:
+    attends = cell == "transformer"
+    model = AttendingByHand(layers, d, length, vocabulary) if attends else ByHand(CELLS[cell], layers, d, vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     ids = torch.randint(vocabulary, (rows, length + 1))
     carried: list[object] = [None]
 
     def step() -> None:
-        logits, state = model(ids[:, :-1], carried[0])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            logits, carried[0] = model(ids[:, :-1], carried[0])
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        carried[0] = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()  # type: ignore[attr-defined]
 
     return step
 
@@ -83,10 +108,11 @@ def by_hand(cell: type[nn.RNNBase], layers: int, d: int, rows: int, length: int,
 def by_ensue(
     cell: str, layers: int, d: int, rows: int, length: int, vocabulary: int, precision: Precision, folder: Path
 ) -> Callable[[], None]:
-    encoder = CELLS[cell][0](kind=cell, d_model=d, num_layers=layers)  # type: ignore[call-arg]
-    ids = np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1)
+    attends = {"num_heads": HEADS, "context": length, "positions": "learned"} if cell == "transformer" else {}
+    encoder = ENCODERS[cell](kind=cell, d_model=d, num_layers=layers, **attends)  # type: ignore[call-arg]
+    ids = TokenFile(np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1))
     recipe = LanguageModelingTrain(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
-    batches = Segments(TokenFile(ids), batch_size=rows, segment_length=length, seed=SEED)
+    batches = (Blocks if attends else Segments)(ids, batch_size=rows, segment_length=length, seed=SEED)
     tokenizer = train_tokenizer("bytes", [])
     task = LanguageModeling(batches, tokenizer=tokenizer, valid=None, segment_length=length)
     model = build_language_model(Tokens(d_embedding=d), encoder, vocabulary_size=vocabulary)  # type: ignore[arg-type]
@@ -103,9 +129,10 @@ def as_configured(step: Callable[[], None], way: Way) -> Callable[[], None]:
     return configured
 
 
-def chosen(profile: Profile, precision: Precision, d: int, vocabulary: int) -> Way:
-    """What the machine's profile has for a recurrent language model, in one thread."""
-    workload: Workload = "words" if vocabulary >= MANY_WORDS else "wide" if d >= WIDE else "narrow"
+def chosen(profile: Profile, precision: Precision, cell: str, d: int, vocabulary: int) -> Way:
+    """What the machine's profile has for a language model, in one thread."""
+    recurrent: Workload = "words" if vocabulary >= MANY_WORDS else "wide" if d >= WIDE else "narrow"
+    workload = "attention" if cell == "transformer" else recurrent
     return profile.best(workload, precision=precision, threads=1)
 
 
@@ -124,30 +151,28 @@ def in_turns(steps: list[Callable[[], None]]) -> list[float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", nargs="+", choices=ENCODERS, default=[*ENCODERS])
+    asked = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     print(describe_machine(seed=SEED))
     profile = machine_profile(print)
     precisions: list[Precision] = ["float32", "bfloat16"] if has_bfloat16() else ["float32"]
-    ensue = "".join(f" ensue {precision} ms | ratio |" for precision in precisions)
-    print(f"| cell | layers × d, B, T, V | torch.nn ms |{ensue}")
-    print(f"|---|---|---|{'---|---|' * len(precisions)}")
+    columns = "".join(f" torch.nn {each} ms | ensue {each} ms | ratio |" for each in precisions)
+    print(f"| cell | layers × d, B, T, V |{columns}\n|---|---|{'---|---|---|' * len(precisions)}")
+    cells = {cell: ATTENDING if cell == "transformer" else SHAPES for cell in asked.cells}
     with tempfile.TemporaryDirectory() as folder:
-        for layers, d, rows, length, vocabulary in SHAPES:
-            for name, (_, cell) in CELLS.items():
-                shape = (layers, d, rows, length, vocabulary)
-                ours = [
-                    as_configured(
-                        by_ensue(name, *shape, precision, Path(folder)), chosen(profile, precision, d, vocabulary)
-                    )
-                    for precision in precisions
-                ]
-                theirs, *seconds = in_turns([by_hand(cell, *shape), *ours])
-                found = "".join(f" {own * 1e3:.1f} | {theirs / own:.2f} × |" for own in seconds)
-                print(
-                    f"| {name} | {layers}×{d}, {rows}, {length}, {vocabulary:,} | {theirs * 1e3:.1f} |{found}",
-                    flush=True,
-                )
+        for cell, shape in ((cell, shape) for cell, shapes in cells.items() for shape in shapes):
+            layers, d, rows, length, vocabulary = shape
+            steps = [by_hand(cell, *shape, precision) for precision in precisions]
+            for precision in precisions:
+                way = chosen(profile, precision, cell, d, vocabulary)
+                steps.append(as_configured(by_ensue(cell, *shape, precision, Path(folder)), way))
+            seconds = in_turns(steps)
+            pairs = zip(seconds[: len(precisions)], seconds[len(precisions) :], strict=True)
+            found = "".join(f" {x * 1e3:.1f} | {own * 1e3:.1f} | {x / own:.2f} × |" for x, own in pairs)
+            print(f"| {cell} | {layers}×{d}, {rows}, {length}, {vocabulary:,} |{found}", flush=True)
 
 
 if __name__ == "__main__":
