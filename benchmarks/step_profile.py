@@ -34,11 +34,11 @@ from ensue.engine.products import in_parts
 from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, SoftmaxHead, TokenEmbedding
 from ensue.nn.attention.blocks import FeedForward
 from ensue.nn.dropout import ElementDropout
-from ensue.processor import keep_freed_memory
+from ensue.processor import Precision, keep_freed_memory
 from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
-from ensue.training.device import Precision, Way, computing
+from ensue.training.device import Way, computing
 from ensue.training.loop import Trainer
 from ensue.training.run import begin_job
 

@@ -28,12 +28,13 @@ from ensue.data.corpus.token_file import TokenFile
 from ensue.engine import has_bfloat16
 from ensue.models.build_text import build_language_model
 from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder, Tokens, TransformerEncoder
+from ensue.processor import Precision
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.text.tokenizers import train_tokenizer
-from ensue.training.device import Precision, Way, computing
+from ensue.training.device import Way, computing
 from ensue.training.loop import Trainer
 from ensue.training.machine import Profile, machine_profile
 from ensue.training.workloads import MANY_WORDS, WIDE, Workload

@@ -42,13 +42,14 @@ from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.decoding import decoded
 from ensue.engine import CachedWeights
+from ensue.processor import Precision
 from ensue.recipe import read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.sequence_to_sequence.decoding import SEARCH_ROWS, SEARCH_TOKENS
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
 from ensue.tasks.sequence_to_sequence.task import Sources
-from ensue.training.device import Precision, computing
+from ensue.training.device import computing
 from ensue.training.loop import Trainer
 from ensue.training.machine import machine_profile
 from ensue.training.workloads import nearest_workload

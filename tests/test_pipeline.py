@@ -17,6 +17,7 @@ from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.texts.scoring import TextScorer
 from ensue.text.tokenizers import train_tokenizer
+from kept_runs.make import unpacked
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 
@@ -161,3 +162,41 @@ def test_a_run_that_is_not_there_and_a_device_that_is_not_there(tmp_path: Path) 
         load(tmp_path / "nothing")
     with pytest.raises(EnsueError, match='no device "gpu"'):
         load(tmp_path, device="gpu")
+
+
+TRANSFORMERS = {
+    "char-transformer": "small.txt", "masked": "small.txt", "translate-transformer": "dev.en,dev.de",
+    "summarize-lm": "dev.en,dev.de", "tag-transformer-crf": "names.txt", "classify-pretrained": "reviews.tsv",
+}  # fmt: skip
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_a_transformer_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked(name, tmp_path)
+    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
+    location = ",".join(str(tmp_path / path) for path in TRANSFORMERS[name].split(","))
+    exact, brief = (load(tmp_path / name, device="cpu", precision=each) for each in ("float32", "bfloat16"))
+    one, other = (pipeline.evaluate(location).as_json() for pipeline in (exact, brief))
+    assert one != other or "nats" not in str(one)
+    for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(one):
+        assert other[score] == pytest.approx(one[score], rel=0.01, abs=0.02)
+    assert brief.num_parameters == exact.num_parameters
+    if name == "char-transformer":
+        assert len("".join(brief.generate("The", max_tokens=9, seed=1))) == 9
+    if name == "translate-transformer":
+        assert brief.with_search(width=2).predict(["The sea is calm."])
+
+
+def test_bfloat16_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked("char-lstm", tmp_path)
+    run = tmp_path / "char-lstm"
+    for precision in ("half", None):
+        with pytest.raises(EnsueError, match=r"^the precision is .*; expected float32 or bfloat16$"):
+            load(run, precision=precision)  # type: ignore[arg-type]
+    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
+    with pytest.raises(EnsueError, match="char-lstm: the model has no Transformer, and only a Transformer can be put"):
+        load(run, device="cpu", precision="bfloat16")
+    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: False)
+    with pytest.raises(EnsueError, match=r"^this processor does not multiply in bfloat16"):
+        load(run, device="cpu", precision="bfloat16")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, get_args, overload
 
 from ensue.arguments import check_path, check_type, check_whole
+from ensue.engine import has_bfloat16
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import NotebookReporter, kernel_display
+from ensue.models.modules import put_in_bfloat16
+from ensue.parsing import shown
+from ensue.processor import Precision
 from ensue.recipe import Recipe, read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
@@ -21,29 +25,45 @@ MOST_THREADS = 1024
 
 
 @overload
-def load(run: str | Path, *, device: str = ..., vectors: str | Path | None = ...) -> Pipeline: ...
+def load(
+    run: str | Path, *, device: str = ..., vectors: str | Path | None = ..., precision: Precision = ...
+) -> Pipeline: ...
 
 
 @overload
-def load(run: str | Path, *, kind: type[Kind], device: str = ..., vectors: str | Path | None = ...) -> Kind: ...
+def load(
+    run: str | Path,
+    *,
+    kind: type[Kind],
+    device: str = ...,
+    vectors: str | Path | None = ...,
+    precision: Precision = ...,
+) -> Kind: ...
 
 
 def load(
-    run: str | Path, *, kind: type[Pipeline] = Pipeline, device: str = "auto", vectors: str | Path | None = None
-) -> Pipeline:
+    run: str | Path, *, kind: type[Pipeline] = Pipeline, device: str = "auto", vectors: str | Path | None = None,
+    precision: Precision = "float32",
+) -> Pipeline:  # fmt: skip
     """The trained model in the run directory `run` (or `hf:NAME`), on "auto" (a GPU if there is one), "cpu", "cuda".
 
     It returns the `Pipeline` of the run's task: a `LanguagePipeline`, a `LabelingPipeline`, a `ClassificationPipeline`,
     ... Editors and type checkers know its class if you give it: `load(run, kind=LanguagePipeline)`. `vectors` is the
     file of pretrained vectors that the model was trained with; words that the training data do not have are then looked
-    up in it. Raises RunError for a directory that is missing, damaged or of another version, and EnsueError for a run
-    of another `kind`, for a device that is not there, or for vectors that the model does not use.
+    up in it. With `precision="bfloat16"` a Transformer multiplies in bfloat16, which is up to three times as fast on a
+    processor that has it. Raises RunError for a directory that is missing, damaged or of another version, and
+    EnsueError for a run of another `kind`, for a device that is not there, for vectors that the model does not use, or
+    for bfloat16 where there is none, or no Transformer.
     """
     check_path("the run", run)
     check_type("the device", device, str, "its name")
     if vectors is not None:
         check_path("the file of vectors", vectors)
+    if precision not in get_args(Precision):
+        raise EnsueError(f"the precision is {shown(precision)}; expected {' or '.join(get_args(Precision))}")
     chosen, directory = choose_device(device), RunDirectory(run)
+    if precision == "bfloat16" and chosen.type == "cpu" and not has_bfloat16():
+        raise EnsueError("this processor does not multiply in bfloat16, which would take many times as long as float32")
     if vectors is not None and "vectors" not in directory.entry.options("predict"):
         raise EnsueError(f"{run}: a {directory.entry.what} has no pretrained vectors")
     found: type[Pipeline] = directory.entry.pipeline_class
@@ -52,6 +72,8 @@ def load(
             f"{run}: the model is a {directory.entry.what}, a {found.__name__}; expected a {kind.__name__}"
         )
     pipeline: Pipeline = found.of(directory, chosen)
+    if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
+        raise EnsueError(f"{run}: the model has no Transformer, and only a Transformer can be put into bfloat16")
     if vectors is not None:
         pipeline.use_vectors(vectors)
     return pipeline

@@ -8,7 +8,10 @@ import os
 import platform
 from contextlib import suppress
 from functools import cache
+from typing import Literal
 
+Precision = Literal["float32", "bfloat16"]
+"""The type of numbers in products."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Numbers of settings in glibc's malloc.h."""
 KEPT_BYTES = 1 << 30

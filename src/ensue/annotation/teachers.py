@@ -256,17 +256,9 @@ def student_of(teachers: Sequence[str], recipe: Recipe, out: Path, **options: An
 
 
 def taught(
-    teachers: Sequence[str],
-    recipe: Recipe,
-    out: Path,
-    *,
-    pool: str = "",
-    gold: float = 0.5,
-    temperature: float = 1.0,
-    overwrite: bool = False,
-    device: str = "auto",
-    reporter: Reporter | None = None,
-) -> Recipe:
+    teachers: Sequence[str], recipe: Recipe, out: Path, *, pool: str = "", gold: float = 0.5, temperature: float = 1.0,
+    overwrite: bool = False, device: str = "auto", reporter: Reporter | None = None,
+) -> Recipe:  # fmt: skip
     """The recipe of a student of these teachers, whose data are written beside its run `out`.
 
     A teacher is a run, or a file of answers. The student learns the mean of what they say, at this temperature, of the
@@ -349,22 +341,11 @@ def _mixed(
 
 
 def distill(
-    teachers: str | Path | Sequence[str | Path],
-    recipe: str | Path | Recipe,
-    *,
-    out: str | Path,
-    train: str | Path = "",
-    pool: str | Path = "",
-    valid: str | Path = "",
-    test: str | Path = "",
-    gold: float = 0.5,
-    temperature: float = 1.0,
-    settings: Mapping[str, Any] | Sequence[str] = (),
-    overwrite: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
-    reporter: Reporter | None = None,
-) -> Pipeline:
+    teachers: str | Path | Sequence[str | Path], recipe: str | Path | Recipe, *, out: str | Path,
+    train: str | Path = "", pool: str | Path = "", valid: str | Path = "", test: str | Path = "", gold: float = 0.5,
+    temperature: float = 1.0, settings: Mapping[str, Any] | Sequence[str] = (), overwrite: bool = False,
+    device: str = "auto", threads: int | None = None, reporter: Reporter | None = None,
+) -> Pipeline:  # fmt: skip
     """Trains a student of these teachers (runs, or files of answers), and returns it, as `ensue distill` does.
 
     `train` are texts with labels, `pool` texts without; one of them is enough. The label of a text counts `gold` (0 to

@@ -8,14 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from ensue.arguments import settings_of
-from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for, say, taken_adaptation, with_settings
+from ensue.cli.options import (
+    DeviceOption,
+    OneThreadOption,
+    PrecisionOption,
+    RunArgument,
+    load_for,
+    say,
+    taken_adaptation,
+    with_settings,
+)
 from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 from ensue.models.adaptation import Adaptation
 
 DRAWING = (*settings_of(Sampling), "seed", "samples")
 SEARCHING = ("n_best", "no_repeat_ngram")
-OF_ALL = ("run", "device", "threads")
+OF_ALL = ("run", "device", "threads", "precision")
 
 
 @with_settings(Adaptation, after="samples")
@@ -44,12 +53,13 @@ def generate(
     ] = 0,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
     **sampling: Any,
 ) -> None:
     """Write what a model generates. Text appears as it is sampled; frames and images go into a file (--out)."""
     check_options(context, is_search=beams is not None)
     given = {name: context.params[name] for name in context.params if name not in OF_ALL and is_given(context, name)}
-    pipeline = load_for("generate", run, device, threads, **given)
+    pipeline = load_for("generate", run, device, threads, precision, **given)
     adaptation = taken_adaptation(sampling)
     if pipeline.generates_files:
         if out is None:

@@ -17,6 +17,7 @@ from ensue.console.imports import importing_torch
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.models.adaptation import Adaptation
+from ensue.processor import Precision
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 RunArgument = Annotated[Path, typer.Argument(help="A run directory, or hf:NAME of the hub.", show_default=False)]
@@ -26,6 +27,10 @@ ThreadsOption = Annotated[
     typer.Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine)."),
 ]
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(help="bfloat16: a Transformer multiplies in it, faster where the processor has it."),
+]
 VectorsOption = Annotated[
     Path | None,
     typer.Option(help="A file of pretrained vectors for words that are not in the run.", show_default=False),
@@ -91,6 +96,7 @@ def load_for(
     run: Path,
     device: str,
     threads: int | None,
+    precision: Precision = "float32",
     *,
     vectors: Path | None = None,
     others: Sequence[Path] | None = None,
@@ -124,7 +130,7 @@ def load_for(
             + (f"; its {command} has no --{min(unknown).replace('_', '-')}" if unknown else "")
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
-    pipeline: Any = load(path, device=device, vectors=vectors)
+    pipeline: Any = load(path, device=device, vectors=vectors, precision=precision)
     names = by_option_names(BeamSearch)
     if changes := {names.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
@@ -132,7 +138,8 @@ def load_for(
     if not others:
         return pipeline
     options["with"] = others
-    loaded = (load_for(command, other, device, threads, vectors=vectors, others=(), **options) for other in others)
+    options["vectors"] = vectors
+    loaded = (load_for(command, other, device, threads, precision, others=(), **options) for other in others)
     return pipeline.with_others(*loaded)
 
 

@@ -55,7 +55,7 @@ def _status() -> int:
     except SilentError:
         return 2
     except USAGE_ERROR as error:
-        what = " ".join(error.format_message().split())
+        what = " ".join(error.format_message().replace("Value error, ", "").split())
     except Exception as error:
         found = mistake(error)
         if found is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, OneThreadOption, taken_adaptation, with_settings
+from ensue.cli.options import DeviceOption, OneThreadOption, PrecisionOption, taken_adaptation, with_settings
 from ensue.console.mistakes import mistake
 from ensue.errors import EnsueError, in_one_line
 from ensue.models.adaptation import Adaptation
@@ -38,6 +38,7 @@ def serve(
     drain_seconds: Annotated[float, typer.Option(min=0, help="The time for open answers after SIGTERM.")] = 30.0,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
     **adaptation: Any,
 ) -> None:
     """Serve models over HTTP."""
@@ -64,7 +65,8 @@ def serve(
         from ensue.serving.server import serve as run_server
 
         run_server(
-            runs, sock, host=host, device=device, threads=threads or 1, key=key, hosts=trusted_host or [],
+            runs, sock, host=host, device=device, threads=threads or 1, precision=precision, key=key,
+            hosts=trusted_host or [],
             limits=limits, has_sessions=processes == 1, adaptation=taken_adaptation(adaptation),
         )  # fmt: skip
 

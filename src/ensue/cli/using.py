@@ -13,6 +13,7 @@ from ensue.cli.options import (
     DeviceOption,
     EncodingOption,
     OneThreadOption,
+    PrecisionOption,
     RunArgument,
     ShardOption,
     VectorsOption,
@@ -78,6 +79,7 @@ def evaluate(
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
     **search: Any,
 ) -> None:
     """Score a model on a text or on labeled data."""
@@ -97,9 +99,8 @@ def evaluate(
         if value not in (None, "")
     }
     pipeline = load_for(
-        "evaluate", run, device, threads, vectors=vectors, others=others, search=search, adaptation=adaptation,
-        compare=compare,
-        threshold_from=threshold_from, **questions, **options,
+        "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
+        adaptation=adaptation, compare=compare, threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
     pipeline = with_behind("evaluate", pipeline, behind, device, threads)
     from ensue.console.tables import show_confusions, show_pairs, show_scores
@@ -119,7 +120,14 @@ def evaluate(
         return
     if compare is not None:
         options["compare"] = load_for(
-            "evaluate", compare, device, threads, search=search, adaptation=adaptation, compare=compare
+            "evaluate",
+            compare,
+            device,
+            threads,
+            precision=precision,
+            search=search,
+            adaptation=adaptation,
+            compare=compare,
         )
     scores = pipeline.evaluate(path, encoding=encoding, **options)
     for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
@@ -175,6 +183,7 @@ def predict(
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
     **search: Any,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
@@ -182,9 +191,9 @@ def predict(
 
     behind, path = behind_and_texts(path, more)
     pipeline = load_for(
-        "predict", run, device, threads, vectors=vectors, others=others, search=search | {"at_least": at_least},
-        format=format,
-        splitter=splitter, shard=shard, glossary=glossary, keep_markup=keep_markup or None,
+        "predict", run, device, threads, precision, vectors=vectors, others=others,
+        search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, glossary=glossary,
+        keep_markup=keep_markup or None,
     )  # fmt: skip
     pipeline = pipeline.with_glossary(glossary) if glossary else pipeline
     pipeline = pipeline.with_markup() if keep_markup else pipeline
@@ -267,6 +276,7 @@ def score(
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
     **settings: Any,
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
@@ -286,7 +296,8 @@ def score(
     if beside and is_stream(texts):
         raise EnsueError(f"several runs need a file, which each of them reads; found {stream_name(texts)}")
     pipelines = [
-        load_for("score", each, device, threads, others=others, adaptation=adaptation, **options) for each in runs
+        load_for("score", each, device, threads, precision, others=others, adaptation=adaptation, **options)
+        for each in runs
     ]
     scored = [
         pipeline.score_lines(texts, encoding=encoding, as_json=as_json or as_csv, **options) for pipeline in pipelines

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, ShardOption, load_for, say
+from ensue.cli.options import (
+    DeviceOption,
+    EncodingOption,
+    OneThreadOption,
+    PrecisionOption,
+    RunArgument,
+    ShardOption,
+    load_for,
+    say,
+)
 from ensue.errors import EnsueError
 
 
@@ -34,13 +43,14 @@ def embed(
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
 ) -> None:
     """Give the vector of each text."""
     if half and (out is None or out.suffix != ".npy"):
         raise EnsueError("--half is for vectors in a file: --out FILE.npy")
     options: dict[str, Any] = {"pooling": pooling, "layer": layer}
     given = {name: value for name, value in options.items() if value is not None}
-    pipeline = load_for("embed", run, device, threads, **given)
+    pipeline = load_for("embed", run, device, threads, precision, **given)
     from ensue.console.vectors import embedded, in_half, text_line
     from ensue.data.vector_files import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
@@ -74,13 +84,14 @@ def neighbors(
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
+    precision: PrecisionOption = "float32",
 ) -> None:
     """Show what has the most similar vectors."""
     if among is None and (vectors is not None or near_duplicates is not None):
         raise EnsueError("--vectors and --near-duplicates are for texts: --in TEXTS")
     if bool(text) == (near_duplicates is not None):
         raise EnsueError("expected a text whose neighbors are shown, or --near-duplicates")
-    pipeline = load_for("neighbors" if among is None else "embed", run, device, threads)
+    pipeline = load_for("neighbors" if among is None else "embed", run, device, threads, precision)
     from ensue.console.vectors import TextTable, neighbor_lines, pair_lines
 
     if among is None:

@@ -82,18 +82,11 @@ class Stepper(Protocol):
 
 
 def beam_search(
-    model: Stepper,
-    state: State,
-    starts: Int[Tensor, " B"],
-    *,
-    end_id: int | None,
-    search: BeamSearch,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    max_tokens: Sequence[int] | None = None,
-    required: Sequence[Sequence[Phrase]] | None = None,
-    forbidden: Sequence[Sequence[Phrase]] | None = None,
+    model: Stepper, state: State, starts: Int[Tensor, " B"], *, end_id: int | None, search: BeamSearch,
+    prefixes: Sequence[Sequence[int]] | None = None, max_tokens: Sequence[int] | None = None,
+    required: Sequence[Sequence[Phrase]] | None = None, forbidden: Sequence[Sequence[Phrase]] | None = None,
     record: list[Candidate] | None = None,
-) -> list[list[Hypothesis]]:
+) -> list[list[Hypothesis]]:  # fmt: skip
     """The best hypotheses of B inputs, for each input at most `n_best`, the best first.
 
     `state` has a row for each input, and `starts` are the ids that are read first. Each input may have a prefix, which

@@ -116,18 +116,10 @@ def _reader(encoder: EncoderSpecification, latent: LatentSpecification, d: int) 
 
 
 def build_captioner(
-    features: FrameFeatures,
-    grid: GridSpecification,
-    encoder: EncoderSpecification,
-    directions: Directions,
-    tokens: PairTokens,
-    decoder: EncoderSpecification,
-    attention: CaptionAttention,
-    head: TextHead,
-    *,
-    rows: int,
+    features: FrameFeatures, grid: GridSpecification, encoder: EncoderSpecification, directions: Directions,
+    tokens: PairTokens, decoder: EncoderSpecification, attention: CaptionAttention, head: TextHead, *, rows: int,
     target_size: int,
-) -> Captioner:
+) -> Captioner:  # fmt: skip
     """A captioner from its tables, for images of so many `rows`. Raises ValueError for tables that do not go
     together.
     """

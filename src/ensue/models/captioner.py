@@ -87,18 +87,10 @@ class Captioner(TextModel):
     drawn: DrawnLooks | None
 
     def __init__(
-        self,
-        source: FrameFeatures,
-        grid: ImageGrid | None,
-        encoder: SequenceLayer,
-        target: TokenEmbedding,
-        decoder: SequenceLayer,
-        head: nn.Module,
-        *,
-        label_smoothing: float = 0.0,
-        doubly_stochastic: float = 0.0,
+        self, source: FrameFeatures, grid: ImageGrid | None, encoder: SequenceLayer, target: TokenEmbedding,
+        decoder: SequenceLayer, head: nn.Module, *, label_smoothing: float = 0.0, doubly_stochastic: float = 0.0,
         entropy: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         reading = {"source": source, "grid": grid, "encoder": encoder}
         super().__init__(target, decoder, head, label_smoothing=label_smoothing, **reading)
         looks = {name: part for name, part in decoder.named_modules() if isinstance(part, CrossAttention)}

@@ -45,22 +45,11 @@ class Classifier(nn.Module):
     features: Any  # of words or of frames, as whoever has the model knows
 
     def __init__(
-        self,
-        features: WordFeatures | FrameFeatures,
-        layers: SequenceLayer | SubwordEncoder,
-        pooling: Pooling | None,
-        num_labels: int,
-        *,
-        bag: NgramBag | None = None,
-        d_hidden: int = 0,
-        activation: Literal["relu", "tanh"] = "relu",
-        dropout: float = 0.0,
-        label_smoothing: float = 0.0,
-        pair: bool = False,
-        multiple: bool = False,
-        segment: int = 0,
-        language_loss: float = 0.0,
-    ) -> None:
+        self, features: WordFeatures | FrameFeatures, layers: SequenceLayer | SubwordEncoder, pooling: Pooling | None,
+        num_labels: int, *, bag: NgramBag | None = None, d_hidden: int = 0,
+        activation: Literal["relu", "tanh"] = "relu", dropout: float = 0.0, label_smoothing: float = 0.0,
+        pair: bool = False, multiple: bool = False, segment: int = 0, language_loss: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.language_loss, self.is_joint = language_loss, pair and isinstance(layers, SubwordEncoder)
         if pooling is None and bag is None:

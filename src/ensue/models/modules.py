@@ -1,4 +1,4 @@
-"""Properties of any model: its size, its device, its mode."""
+"""Properties of any model: its size, its device, its mode, its precision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from copy import deepcopy
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention
+from ensue.nn.attention.blocks import FeedForward
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -48,3 +52,26 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
+
+
+def put_in_bfloat16(model: nn.Module) -> bool:
+    """Puts the matrices of a Transformer's attention and feed-forward layers into bfloat16, for a model in use.
+
+    What is between their products stays in float32. Whether there are such layers.
+    """
+    of_transformer = (MultiHeadAttention, MultiHeadCrossAttention, FeedForward)
+    layers = [part for part in model.modules() if isinstance(part, of_transformer)]
+    maps = [child for layer in layers for child in layer.children() if type(child) is nn.Linear]
+    for each in maps:
+        each.to(torch.bfloat16).__class__ = Bfloat16Linear
+    return bool(maps)
+
+
+class Bfloat16Linear(nn.Linear):
+    """A linear map whose weights are in bfloat16. Its inputs become that, and its outputs are."""
+
+    takes_any_type = True
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The map of any numbers."""
+        return F.linear(input.to(self.weight.dtype), self.weight, self.bias)

@@ -408,9 +408,12 @@ def _is_of(found: Tensor, dtype: Any) -> bool:
 
 
 def _reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
-    """The dict and the name of the tensor that has a module's type and device: its first parameter, else buffer."""
+    """The dict and the name of the tensor that has a module's type and device: its first parameter, else buffer.
+
+    What belongs to a part that `takes_any_type` does not count.
+    """
     for kind in ("_parameters", "_buffers"):
-        for part in module.modules():
+        for part in (part for part in module.modules() if not getattr(part, "takes_any_type", False)):
             for name, tensor in getattr(part, kind).items():
                 if tensor is not None and tensor.is_floating_point():
                     return getattr(part, kind), name

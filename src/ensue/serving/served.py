@@ -11,6 +11,7 @@ from typing import Any, Self
 from ensue.engine import CachedWeights
 from ensue.errors import EnsueError
 from ensue.library import load
+from ensue.processor import Precision
 from ensue.runs.directory import RunDirectory
 from ensue.serving.api import Model
 from ensue.serving.limits import Limits
@@ -53,10 +54,11 @@ class Served:
 
     @classmethod
     def of(
-        cls, run: Path, *, device: str, adaptation: Mapping[str, object] = MappingProxyType({}), **options: Any
-    ) -> Self:
+        cls, run: Path, *, device: str, precision: Precision = "float32",
+        adaptation: Mapping[str, object] = MappingProxyType({}), **options: Any,
+    ) -> Self:  # fmt: skip
         """The model of a run directory, which adapts to what it reads. Raises EnsueError if it cannot be loaded."""
-        pipeline, entry = load(run, device=device), RunDirectory(run).entry
+        pipeline, entry = load(run, device=device, precision=precision), RunDirectory(run).entry
         if adaptation:
             if not hasattr(pipeline, "with_adaptation"):
                 raise EnsueError(f"{run}: only a language model adapts to what it reads, and this is a {entry.what}")

@@ -21,6 +21,7 @@ from typing import Any
 
 import uvicorn
 
+from ensue.processor import Precision
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
@@ -34,8 +35,8 @@ SWITCH_SECONDS = 0.0005
 
 
 def serve(
-    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, threads: int, key: str | None,
-    hosts: Sequence[str], limits: Limits, has_sessions: bool, adaptation: Mapping[str, object],
+    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, threads: int, precision: Precision,
+    key: str | None, hosts: Sequence[str], limits: Limits, has_sessions: bool, adaptation: Mapping[str, object],
 ) -> None:  # fmt: skip
     """Serves until SIGTERM or SIGINT. Raises EnsueError if a run cannot be loaded."""
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -45,7 +46,7 @@ def serve(
         limits=limits, metrics=metrics, key=key, hosts=trusted, report=report, log=log, has_sessions=has_sessions
     )
     server = Server(service)
-    loading = Loading(server, runs, threads, device=device, adaptation=adaptation)
+    loading = Loading(server, runs, threads, device=device, precision=precision, adaptation=adaptation)
     loading.start()
     server.run(sockets=[sock])
     loading.join()

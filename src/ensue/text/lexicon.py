@@ -86,19 +86,10 @@ class Lexicon(Stored):
     later = frozenset({"kept_vectors"})
 
     def __init__(
-        self,
-        *,
-        words: Known,
-        lowercase: bool,
-        fold_digits: bool,
-        characters: Known | None = None,
-        affixes: Known | None = None,
-        longest_affix: Annotated[int, Bounds(0, 1000)] = 0,
-        shapes: Known | None = None,
-        columns: Mapping[str, Known] = MappingProxyType({}),
-        vectors: Known | None = None,
-        kept_vectors: Count = 0,
-    ) -> None:
+        self, *, words: Known, lowercase: bool, fold_digits: bool, characters: Known | None = None,
+        affixes: Known | None = None, longest_affix: Annotated[int, Bounds(0, 1000)] = 0, shapes: Known | None = None,
+        columns: Mapping[str, Known] = MappingProxyType({}), vectors: Known | None = None, kept_vectors: Count = 0,
+    ) -> None:  # fmt: skip
         if kept_vectors >= max(1, len(vectors or ())):
             raise ValueError("kept_vectors must be a number of vectors")
         self.words, self.lowercase, self.fold_digits = words, lowercase, fold_digits
@@ -110,20 +101,10 @@ class Lexicon(Stored):
 
     @classmethod
     def train(
-        cls,
-        counts: Mapping[str, int],
-        *,
-        columns: Mapping[str, Iterable[str]] | None = None,
-        min_count: int = 1,
-        max_size: int | None = None,
-        lowercase: bool = True,
-        fold_digits: bool = True,
-        characters: bool = False,
-        longest_affix: int = 0,
-        shapes: bool = False,
-        vectors: Collection[str] | None = None,
-        kept_vectors: int = 0,
-    ) -> Lexicon:
+        cls, counts: Mapping[str, int], *, columns: Mapping[str, Iterable[str]] | None = None, min_count: int = 1,
+        max_size: int | None = None, lowercase: bool = True, fold_digits: bool = True, characters: bool = False,
+        longest_affix: int = 0, shapes: bool = False, vectors: Collection[str] | None = None, kept_vectors: int = 0,
+    ) -> Lexicon:  # fmt: skip
         """A lexicon from the count of each word form in the training data, and the values of the columns in use."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
         lexicon.longest_affix = longest_affix

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ensue.engine import bf16_kernel, bf16_kernels, use_bf16_kernel
 from ensue.engine.products import Bf16Kernel
 from ensue.errors import EnsueError, nearest
+from ensue.processor import Precision
 
 T = TypeVar("T")
-Precision = Literal["float32", "bfloat16"]
 Products = Literal["highest", "medium"]
 """The kernels of float32 products on a CPU, by torch's names: those of the BLAS ("highest") or of oneDNN ("medium")."""
 KEPT_PRODUCTS = 64

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.processor import Precision
 from ensue.ranks import SHARDS, Ranks, cut
 from ensue.tasks.contract.task import Cut, Task, UnreadBatch
-from ensue.training.device import Precision, autocast, is_out_of_memory
+from ensue.training.device import autocast, is_out_of_memory
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.metrics.confusion import brief
+from ensue.processor import Precision
 from ensue.ranks import local_part, ranks
 from ensue.recipe import TrainRecipe
 from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, give_parts, load_checkpoint, save_checkpoint
@@ -28,7 +29,7 @@ from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks.contract.task import Cut, Scores, Task, UnreadBatch
-from ensue.training.device import Precision, autocast
+from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
 from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
 from ensue.types import Loss, State, leaves, map_state
@@ -43,18 +44,10 @@ class Trainer:
     """Trains `model` on `task` into `run`. After each step `interrupted` tells whether to stop."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        task: Task[Any, Any],
-        recipe: TrainRecipe,
-        run: RunDirectory,
-        *,
-        precision: Precision,
-        reporter: Reporter,
-        interrupted: Callable[[], bool] = lambda: False,
-        tuning: Tuning | None = None,
+        self, model: nn.Module, task: Task[Any, Any], recipe: TrainRecipe, run: RunDirectory, *, precision: Precision,
+        reporter: Reporter, interrupted: Callable[[], bool] = lambda: False, tuning: Tuning | None = None,
         computed: Gradients | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.model, self.task, self.recipe, self.run = model, task, recipe, run
         self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
         self.device = next(model.parameters()).device

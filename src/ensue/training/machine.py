@@ -24,7 +24,8 @@ from ensue.cache_folders import cache_directory
 from ensue.engine import bf16_kernels, has_bfloat16
 from ensue.engine.c_library import fingerprint
 from ensue.parsing import ParseError, parse_json, read_bounded
-from ensue.training.device import PLAIN, Precision, Products, Way, computing, products_set
+from ensue.processor import Precision
+from ensue.training.device import PLAIN, Products, Way, computing, products_set
 from ensue.training.workloads import WORKLOADS, Workload, training_step
 from ensue.version import VERSION
 

@@ -22,9 +22,10 @@ from ensue.models.levels import called_layers
 from ensue.models.modules import copied
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.processor import Precision
 from ensue.ranks import local_part
 from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch
-from ensue.training.device import Precision, autocast
+from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
 from ensue.training.processes import Processes
 from ensue.types import Loss, State

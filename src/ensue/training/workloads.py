@@ -16,8 +16,9 @@ from ensue.models.encoders import build_encoder
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.specification import ONE_WAY, Directions, EncoderSpecification, LSTMEncoder, TransformerEncoder
 from ensue.nn import SoftmaxHead
+from ensue.processor import Precision
 from ensue.recipe import Recipe
-from ensue.training.device import Precision, autocast
+from ensue.training.device import autocast
 from ensue.training.muon import AdamW
 
 Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]

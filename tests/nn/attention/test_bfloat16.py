@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from torch import nn
 
+from ensue.models.modules import put_in_bfloat16
 from ensue.nn import CopyingHead, Rotary, SequenceLayer, SinusoidalPositions, SoftmaxHead
 from ensue.testing.laws import MASK, B, T, inputs, memory_of, real
 from ensue.types import Memory, State
@@ -37,6 +39,25 @@ def test_layers(name: str) -> None:
         assert {output.dtype for output in outputs} == {dtype}
         found.append(torch.cat([output.flatten() for output in outputs]).double())
     torch.testing.assert_close(*found, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", [name for name in NAMES if "attention" not in name or "rotary" in name][:4])
+def test_layers_of_which_the_products_are(name: str) -> None:
+    """What they take, and what blocks give, stays in float32; the states of `step` are those of `forward`."""
+    (subject,) = (subject for subject in SUBJECTS if subject.name == name)
+    layer, found = subject.build().eval(), []
+    for change in (False, True):
+        assert not change or put_in_bfloat16(layer)
+        x = inputs(layer)
+        with torch.no_grad():
+            y, final = layer(x, begun(layer, memory_of(layer), x.dtype), mask=MASK)
+            outputs = [real(y), *([layer.step(x[:, 0], final)[0]] if layer.is_causal else [])]
+        found.append(torch.cat([output.flatten() for output in outputs]).float())
+    assert {part.weight.dtype for part in layer.modules() if isinstance(part, nn.Linear)} == {torch.bfloat16}
+    assert not torch.equal(*found)
+    torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
+    assert put_in_bfloat16(nn.Sequential(nn.Linear(2, 2))) is False
 
 
 def test_the_head_that_copies() -> None:

@@ -25,18 +25,10 @@ class SentenceSource:
     """
 
     def __init__(
-        self,
-        location: str | Path | Lines,
-        *,
-        format: str | None = None,
-        like: str | None = None,
-        encoding: str = "utf-8",
-        made: Callable[[str], Format] | None = None,
-        words: str | None = None,
-        splitter: str = "simple",
-        scheme: Scheme = "bio",
-        nested: bool = False,
-    ) -> None:
+        self, location: str | Path | Lines, *, format: str | None = None, like: str | None = None,
+        encoding: str = "utf-8", made: Callable[[str], Format] | None = None, words: str | None = None,
+        splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False,
+    ) -> None:  # fmt: skip
         self.rest = ""
         """The text after the last sentence that was read; the whole file if it has no sentence."""
         self.files = LabeledFiles(location, encoding, nested=nested)

@@ -54,32 +54,14 @@ class Transformer(Stack):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        *,
-        num_heads: int,
-        num_layers: int,
-        d_feedforward: int | None = None,
-        d_memory: int | None = None,
-        positions: Positions = "learned",
-        max_positions: int | None = None,
-        norm: Norm = "pre",
-        activation: Activation = "gelu",
-        dropout: float = 0.0,
-        dropout_attention: float | None = None,
-        is_causal: bool = True,
-        norm_input: bool = False,
-        norm_epsilon: float = EPSILON,
-        norm_kind: NormKind = "layer",
-        norm_first: bool = True,
-        neighbors: int = 0,
-        global_every: int = 0,
-        neighbors_base: float | None = None,
-        d_input: int | None = None,
-        zero_writes: bool = False,
-        window: int = 0,
-        **options: Any,
-    ) -> None:
+        self, d_model: int, *, num_heads: int, num_layers: int, d_feedforward: int | None = None,
+        d_memory: int | None = None, positions: Positions = "learned", max_positions: int | None = None,
+        norm: Norm = "pre", activation: Activation = "gelu", dropout: float = 0.0,
+        dropout_attention: float | None = None, is_causal: bool = True, norm_input: bool = False,
+        norm_epsilon: float = EPSILON, norm_kind: NormKind = "layer", norm_first: bool = True, neighbors: int = 0,
+        global_every: int = 0, neighbors_base: float | None = None, d_input: int | None = None,
+        zero_writes: bool = False, window: int = 0, **options: Any,
+    ) -> None:  # fmt: skip
         checked("positions", positions, Positions)
         checked("norm", norm, Norm)
         checked("norm_kind", norm_kind, NormKind)
