@@ -3,8 +3,8 @@
     python benchmarks/sentence_vectors.py MODEL STS_TEST [--dev STS_DEV]
 
 MODEL is a directory of sentence-transformers, STS_TEST a file of the STS benchmark. Spearman's correlation of both is
-scored once. Then both embed the same texts of mixed lengths in turns, in one process, on one thread, by processor time.
-It needs `pip install sentence-transformers`.
+scored once, in float32 and, where the processor has it, in bfloat16. Then all embed the same texts of mixed lengths in
+turns, in one process, on one thread, by processor time. It needs `pip install sentence-transformers`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +24,9 @@ import torch
 
 import ensue
 from ensue.data.judgments import read_judged_texts
+from ensue.engine import has_bfloat16
 from ensue.metrics.words import spearman
+from ensue.processor import Precision
 from ensue.tasks.vectors.text_vectors import cosines
 
 TEXTS, ROUNDS = 400, 5
@@ -54,14 +57,20 @@ def main() -> None:
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415
 
     torch.set_num_threads(1)
+    precisions: list[Precision] = ["float32", "bfloat16"] if has_bfloat16() else ["float32"]
+    embed: dict[str, Callable[..., Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        ensue.import_run(arguments.model, Path(folder) / "run")
-        ours = ensue.load(Path(folder) / "run", device="cpu")
-    theirs = SentenceTransformer(str(arguments.model), device="cpu")
+        run = Path(folder) / "run"
+        ensue.import_run(arguments.model, run)
+        for precision in precisions:
+            ours = ensue.load(run, device="cpu", precision=precision)
+            embed[f"ensue, {precision}"] = ours.embed
+            options = {"dtype": getattr(torch, precision)}
+            theirs = SentenceTransformer(str(arguments.model), device="cpu", model_kwargs=options)
+            embed[f"sentence-transformers, {precision}"] = partial(theirs.encode, show_progress_bar=False)
     pairs = read_judged_texts(arguments.test)
-    for name, embed in (("ensue", ours.embed), ("sentence-transformers", theirs.encode)):
-        vectors = embed([*pairs.first, *pairs.second])
-        found = cosines(*np.split(vectors, 2))
+    for name, function in embed.items():
+        found = cosines(*np.split(function([*pairs.first, *pairs.second]), 2))
         print(
             f"{name}: Spearman {100 * spearman(found, np.array(pairs.scores)):.2f} on {len(found):,} pairs", flush=True
         )
@@ -70,16 +79,15 @@ def main() -> None:
     texts = mixed_texts([*source.first, *source.second])
     lengths = [len(ours.coder.encode(text)) for text in texts]
     print(f"{len(texts)} texts, {np.mean(lengths):.1f} tokens on average, {max(lengths)} at most")
-    ours.embed(texts[:20]), theirs.encode(texts[:20])
-    ratios = []
+    seconds: dict[str, list[float]] = {name: [] for name in embed}
     for _ in range(ROUNDS):
-        a = processor_seconds(lambda: ours.embed(texts))
-        b = processor_seconds(lambda: theirs.encode(texts, show_progress_bar=False))
-        ratios.append(b / a)
-        print(
-            f"ensue {len(texts) / a:.1f} texts/s, sentence-transformers {len(texts) / b:.1f}, {b / a:.2f} ×", flush=True
-        )
-    print(f"median {median(ratios):.2f} ×, {min(ratios):.2f} to {max(ratios):.2f}")
+        for name, function in embed.items():
+            seconds[name].append(processor_seconds(lambda function=function: function(texts)))
+    first = seconds["sentence-transformers, float32"]
+    for name, found in seconds.items():
+        ratios = [theirs / own for theirs, own in zip(first, found, strict=True)]
+        spread = f"{median(ratios):.2f} × ({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"{name}: {len(texts) / median(found):.1f} texts/s, to sentence-transformers in float32 {spread}")
 
 
 if __name__ == "__main__":
