@@ -164,38 +164,39 @@ def test_a_run_that_is_not_there_and_a_device_that_is_not_there(tmp_path: Path) 
         load(tmp_path, device="gpu")
 
 
-TRANSFORMERS = {
+LEARNED = {
     "char-transformer": "small.txt", "masked": "small.txt", "translate-transformer": "dev.en,dev.de",
     "summarize-lm": "dev.en,dev.de", "tag-transformer-crf": "names.txt", "classify-pretrained": "reviews.tsv",
+    "char-lstm": "small.txt", "tag-lstm": "dev.conllu", "translate-lstm": "dev.en,dev.de", "mingru": "small.txt",
 }  # fmt: skip
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_a_transformer_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_model_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked(name, tmp_path)
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
-    location = ",".join(str(tmp_path / path) for path in TRANSFORMERS[name].split(","))
+    location = ",".join(str(tmp_path / path) for path in LEARNED[name].split(","))
     exact, brief = (load(tmp_path / name, device="cpu", precision=each) for each in ("float32", "bfloat16"))
     one, other = (pipeline.evaluate(location).as_json() for pipeline in (exact, brief))
     assert one != other or "nats" not in str(one)
     for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(one):
         assert other[score] == pytest.approx(one[score], rel=0.01, abs=0.02)
     assert brief.num_parameters == exact.num_parameters
-    if name == "char-transformer":
+    if name in ("char-transformer", "char-lstm"):
         assert len("".join(brief.generate("The", max_tokens=9, seed=1))) == 9
-    if name == "translate-transformer":
+    if name.startswith("translate"):
         assert brief.with_search(width=2).predict(["The sea is calm."])
 
 
 def test_bfloat16_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unpacked("char-lstm", tmp_path)
-    run = tmp_path / "char-lstm"
+    unpacked("classify-bag", tmp_path)
+    run = tmp_path / "classify-bag"
     for precision in ("half", None):
         with pytest.raises(EnsueError, match=r"^the precision is .*; expected float32 or bfloat16$"):
             load(run, precision=precision)  # type: ignore[arg-type]
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
-    with pytest.raises(EnsueError, match="char-lstm: the model has no Transformer, and only a Transformer can be put"):
+    with pytest.raises(EnsueError, match="classify-bag: the model has neither recurrent layers nor a Transformer"):
         load(run, device="cpu", precision="bfloat16")
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: False)
     with pytest.raises(EnsueError, match=r"^this processor does not multiply in bfloat16"):

@@ -50,10 +50,10 @@ def load(
     It returns the `Pipeline` of the run's task: a `LanguagePipeline`, a `LabelingPipeline`, a `ClassificationPipeline`,
     ... Editors and type checkers know its class if you give it: `load(run, kind=LanguagePipeline)`. `vectors` is the
     file of pretrained vectors that the model was trained with; words that the training data do not have are then looked
-    up in it. With `precision="bfloat16"` a Transformer multiplies in bfloat16, which is up to three times as fast on a
-    processor that has it. Raises RunError for a directory that is missing, damaged or of another version, and
+    up in it. With `precision="bfloat16"` layers multiply in bfloat16, which is up to three times as fast on a processor
+    that has it. Raises RunError for a directory that is missing, damaged or of another version, and
     EnsueError for a run of another `kind`, for a device that is not there, for vectors that the model does not use, or
-    for bfloat16 where there is none, or no Transformer.
+    for bfloat16 where it cannot be.
     """
     check_path("the run", run)
     check_type("the device", device, str, "its name")
@@ -73,7 +73,9 @@ def load(
         )
     pipeline: Pipeline = found.of(directory, chosen)
     if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
-        raise EnsueError(f"{run}: the model has no Transformer, and only a Transformer can be put into bfloat16")
+        raise EnsueError(
+            f"{run}: the model has neither recurrent layers nor a Transformer, which alone can be in bfloat16"
+        )
     if vectors is not None:
         pipeline.use_vectors(vectors)
     return pipeline

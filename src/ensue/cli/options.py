@@ -29,7 +29,7 @@ ThreadsOption = Annotated[
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
     Precision,
-    typer.Option(help="bfloat16: a Transformer multiplies in it, faster where the processor has it."),
+    typer.Option(help="bfloat16: layers multiply in it, faster where the processor has it."),
 ]
 VectorsOption = Annotated[
     Path | None,

@@ -71,17 +71,9 @@ class GlimpseReader(nn.Module):
     move: Tensor
 
     def __init__(
-        self,
-        features: FrameFeatures,
-        glimpses: Glimpses,
-        vector: GlimpseVector,
-        view: ImageVector,
-        reader: SequenceLayer,
-        planner: SequenceLayer,
-        num_symbols: int,
-        *,
-        table: GlimpseSpecification,
-    ) -> None:
+        self, features: FrameFeatures, glimpses: Glimpses, vector: GlimpseVector, view: ImageVector,
+        reader: SequenceLayer, planner: SequenceLayer, num_symbols: int, *, table: GlimpseSpecification,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.features, self.glimpses, self.vector, self.view = features, glimpses, vector, view
         self.reader, self.planner, self.table, self.stop = reader, planner, table, num_symbols

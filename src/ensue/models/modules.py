@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention
 from ensue.nn.attention.blocks import FeedForward
+from ensue.nn.layer import Recurrent
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
+OF_TRANSFORMERS = (MultiHeadAttention, MultiHeadCrossAttention, FeedForward)
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -55,16 +57,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def put_in_bfloat16(model: nn.Module) -> bool:
-    """Puts the matrices of a Transformer's attention and feed-forward layers into bfloat16, for a model in use.
-
-    What is between their products stays in float32. Whether there are such layers.
+    """Puts products into bfloat16, for a model in use: those of a Transformer's attention and feed-forward layers, and
+    those of recurrent layers that read a sequence. What is between them stays as it is. Whether there are such layers.
     """
-    of_transformer = (MultiHeadAttention, MultiHeadCrossAttention, FeedForward)
-    layers = [part for part in model.modules() if isinstance(part, of_transformer)]
+    layers = [part for part in model.modules() if isinstance(part, OF_TRANSFORMERS)]
     maps = [child for layer in layers for child in layer.children() if type(child) is nn.Linear]
     for each in maps:
         each.to(torch.bfloat16).__class__ = Bfloat16Linear
-    return bool(maps)
+    recurrent = [part for part in model.modules() if isinstance(part, Recurrent)]
+    for layer in recurrent:
+        layer.in_bfloat16 = True
+    return bool(maps or recurrent)
 
 
 class Bfloat16Linear(nn.Linear):

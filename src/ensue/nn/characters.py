@@ -58,17 +58,9 @@ class HighwayCharacterCNN(nn.Module):
     """
 
     def __init__(
-        self,
-        num_characters: int,
-        *,
-        d_character: int,
-        d_out: int,
-        filters: Sequence[tuple[int, int]],
-        num_highways: int = 2,
-        activation: Literal["relu", "tanh"] = "relu",
-        longest: int = 50,
-        padding: int,
-    ) -> None:
+        self, num_characters: int, *, d_character: int, d_out: int, filters: Sequence[tuple[int, int]],
+        num_highways: int = 2, activation: Literal["relu", "tanh"] = "relu", longest: int = 50, padding: int,
+    ) -> None:  # fmt: skip
         super().__init__()
         if not filters or min(min(pair) for pair in filters) < 1:
             raise ValueError(f"filters are pairs of a width and a number, both at least 1, not {filters!r}")

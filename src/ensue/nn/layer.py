@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ensue.engine import unroll
 from ensue.nn.border import guarded, guarded_start
 from ensue.nn.taps import is_watched
-from ensue.types import Memory, State, hold
+from ensue.types import Memory, State, hold, map_state
 
 
 class SequenceLayer(nn.Module, ABC):
@@ -98,6 +98,9 @@ class Recurrent(SequenceLayer):
     may override `forward` with something faster; it has to agree with `fold`.
     """
 
+    in_bfloat16 = False
+    """Whether sequences are read as under autocast, with products in bfloat16."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """A kernel is for the `step` of its own class."""
         super().__init_subclass__(**options)
@@ -107,6 +110,11 @@ class Recurrent(SequenceLayer):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        if self.in_bfloat16 and not torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, torch.bfloat16):
+                results = self.forward(x, state, mask=mask)
+            y, after = map_state(lambda leaf: leaf.to(x.dtype) if leaf.is_floating_point() else leaf, results)
+            return y, after
         found = None if is_watched(self) else unroll(self, x, state, mask, self.kernel)
         return self.fold(x, state, mask=mask) if found is None else found
 

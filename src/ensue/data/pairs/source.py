@@ -36,17 +36,10 @@ class PairSource:
     """
 
     def __init__(
-        self,
-        location: str | Path | Lines,
-        *,
-        format: str = "",
-        sources: Sequence[str] = (),
-        targets: Sequence[str] = (),
-        group: str = "",
-        like: PairLayout | None = None,
-        encoding: str = "utf-8",
+        self, location: str | Path | Lines, *, format: str = "", sources: Sequence[str] = (),
+        targets: Sequence[str] = (), group: str = "", like: PairLayout | None = None, encoding: str = "utf-8",
         is_labeled: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled, group)
         aligned = None if isinstance(location, Lines) or not is_labeled else aligned_paths(str(location))
         if aligned:
