@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -53,22 +54,21 @@ def fused_attention(
     on_cpu, given = queries.device.type == "cpu", values.dtype
     few = on_cpu and keys.shape[2] <= FEW_KEYS and queries.dtype == keys.dtype == given == torch.bfloat16
     in_memory = few or tap is not None or (dropout > 0 and (on_cpu or draws_for_others()))
-    if (on_cpu or in_memory) and not few:
+    leaves_autocast = on_cpu or in_memory
+    if leaves_autocast and not few:
         queries, keys, values = (part.to(at_least_float32(part.dtype)) for part in (queries, keys, values))
     bias = None if bias is None else bias.to(queries.dtype)
-    with torch.autocast(queries.device.type, enabled=False):
+    with torch.autocast(queries.device.type, enabled=False) if leaves_autocast else nullcontext():
         if in_memory:
-            if is_causal:
-                square = torch.ones(1, 1, queries.shape[2], keys.shape[2], dtype=torch.bool, device=queries.device)
-                allowed = square.tril()
             scores = queries @ keys.transpose(2, 3)
+            if is_causal:
+                allowed = scores.new_ones(1, 1, *scores.shape[2:], dtype=torch.bool).tril()
             if bias is not None:
                 scores, scale = torch.add(bias, scores, alpha=scale), 1.0
             weights = attention_weights(scores, allowed, scale)
             heads = dropped(weights if tap is None else tap(weights), dropout) @ values
         else:
-            if bias is not None:
-                allowed = bias if allowed is None else torch.where(allowed, bias, -math.inf)
+            allowed = allowed if bias is None else bias if allowed is None else torch.where(allowed, bias, -math.inf)
             heads = F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
     return heads.to(given)
 
