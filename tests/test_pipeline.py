@@ -196,7 +196,7 @@ def test_bfloat16_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(EnsueError, match=r"^the precision is .*; expected float32 or bfloat16$"):
             load(run, precision=precision)  # type: ignore[arg-type]
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
-    with pytest.raises(EnsueError, match="classify-bag: the model has neither recurrent layers nor a Transformer"):
+    with pytest.raises(EnsueError, match="classify-bag: only recurrent layers and Transformers can be in bfloat16"):
         load(run, device="cpu", precision="bfloat16")
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: False)
     with pytest.raises(EnsueError, match=r"^this processor does not multiply in bfloat16"):

@@ -32,13 +32,9 @@ def load(
 
 @overload
 def load(
-    run: str | Path,
-    *,
-    kind: type[Kind],
-    device: str = ...,
-    vectors: str | Path | None = ...,
+    run: str | Path, *, kind: type[Kind], device: str = ..., vectors: str | Path | None = ...,
     precision: Precision = ...,
-) -> Kind: ...
+) -> Kind: ...  # fmt: skip
 
 
 def load(
@@ -73,9 +69,7 @@ def load(
         )
     pipeline: Pipeline = found.of(directory, chosen)
     if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
-        raise EnsueError(
-            f"{run}: the model has neither recurrent layers nor a Transformer, which alone can be in bfloat16"
-        )
+        raise EnsueError(f"{run}: only recurrent layers and Transformers can be in bfloat16, and the model has none")
     if vectors is not None:
         pipeline.use_vectors(vectors)
     return pipeline

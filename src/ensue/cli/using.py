@@ -119,16 +119,8 @@ def evaluate(
         print(json.dumps(found.as_json())) if as_json else show_scores(found)
         return
     if compare is not None:
-        options["compare"] = load_for(
-            "evaluate",
-            compare,
-            device,
-            threads,
-            precision=precision,
-            search=search,
-            adaptation=adaptation,
-            compare=compare,
-        )
+        given: dict[str, Any] = {"search": search, "adaptation": adaptation, "compare": compare}
+        options["compare"] = load_for("evaluate", compare, device, threads, precision, **given)
     scores = pipeline.evaluate(path, encoding=encoding, **options)
     for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
         say(line)
