@@ -74,7 +74,7 @@ WHOLE: dict[str, list[str]] = {
 """The tests of a group, run for each of its files after those that are nearer to it."""
 
 OWN: dict[str, list[str]] = {
-    "additive": ["feedback", "cross_attention"],
+    "scores": ["scores", "feedback", "cross_attention"],
     "attentional": ["attentional", "feedback"],
     "context": ["attentional"],
     "cross": ["cross_attention", "copying"],

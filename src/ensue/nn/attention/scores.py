@@ -35,12 +35,12 @@ def fused_attention(
     queries: Float[Tensor, "B H T d"],
     keys: Float[Tensor, "B H S d"],
     values: Float[Tensor, "B H S d_value"],
-    allowed: Bool[Tensor, "B_or_1 1 T_or_1 S"] | None,
+    allowed: Bool[Tensor, "#B 1 #T S"] | None,
     *,
     dropout: float,
     is_causal: bool,
     scale: float | None = None,
-    bias: Float[Tensor, "B_or_1 H T S"] | None = None,
+    bias: Float[Tensor, "#B H T S"] | None = None,
     tap: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, "B H T d_value"]:
     """`softmax(scale · queries keysᵀ + bias) values`, with dropout of the weights, over the keys that are `allowed`.
@@ -80,7 +80,7 @@ def weights_over(scores: Float[Tensor, "M columns S"], real: Bool[Tensor, "M S"]
 
 
 def attention_weights(
-    scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "B_or_1 1 T_or_1 S"] | None, scale: float = 1.0
+    scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "#B 1 #T S"] | None, scale: float = 1.0
 ) -> Float[Tensor, "B H T S"]:
     """The softmax of `scale · scores` over the keys that are `allowed` (None: all); others have 0.
 
