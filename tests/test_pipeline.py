@@ -9,6 +9,7 @@ import torch
 
 from ensue.decode.generation import search_ids
 from ensue.decode.search import BeamSearch
+from ensue.engine import has_bfloat16
 from ensue.errors import ContextError, EnsueError, RunError
 from ensue.library import load
 from ensue.metrics.language import LanguageScores
@@ -171,6 +172,10 @@ LEARNED = {
 }  # fmt: skip
 
 
+CHANGED = {"char-transformer", "masked", "translate-transformer", "summarize-lm"}
+"""Those whose scores tell the precision."""
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LEARNED)
 def test_a_model_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +184,8 @@ def test_a_model_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     location = ",".join(str(tmp_path / path) for path in LEARNED[name].split(","))
     exact, brief = (load(tmp_path / name, device="cpu", precision=each) for each in ("float32", "bfloat16"))
     one, other = (pipeline.evaluate(location).as_json() for pipeline in (exact, brief))
-    assert one != other or "nats" not in str(one)
+    if name in CHANGED or (name == "char-lstm" and has_bfloat16()):  # elsewhere recurrent layers stay in float32
+        assert one != other
     for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(one):
         assert other[score] == pytest.approx(one[score], rel=0.01, abs=0.02)
     assert brief.num_parameters == exact.num_parameters

@@ -9,12 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import ensue as package
 from cli.conftest import Ensue
+from ensue.cli.options import with_behind
+from ensue.nn.layer import Recurrent
 from ensue.notices import forget_what_was_said
+from kept_runs.make import unpacked
 from training.tiny import seal
 from training.tiny_texts import (
     columns,
@@ -378,3 +382,17 @@ def test_an_interrupted_reader_of_a_folder_of_texts(ensue: Ensue, runs: Path) ->
         Path(f"texts/{label}/1.txt").write_text("salt and oven")
     out = ensue("predict", runs / "topics", "texts").out.splitlines()
     assert [line.split("\t")[0] for line in out] == ["texts/x/1.txt", "texts/y/1.txt"]
+
+
+def test_a_run_behind_another_has_the_same_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked("tag-lstm", tmp_path)
+    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
+    first = SimpleNamespace(before=lambda other: other)
+    for precision, expected in (("float32", False), ("bfloat16", True)):
+        other = with_behind("predict", first, tmp_path / "tag-lstm", "cpu", None, precision)  # type: ignore[arg-type]
+        assert {part.in_bfloat16 for part in other.model.modules() if isinstance(part, Recurrent)} == {expected}
+
+
+def test_a_precision_that_is_not_there(refused: Callable[..., str], runs: Path) -> None:
+    said = refused("predict", runs / "tagger", "--precision", "half")
+    assert said == "Invalid value for '--precision': 'half' is not one of 'float32', 'bfloat16'."

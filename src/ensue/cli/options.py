@@ -28,8 +28,7 @@ ThreadsOption = Annotated[
 ]
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
-    Precision,
-    typer.Option(help="bfloat16: layers multiply in it, faster where the processor has it."),
+    Precision, typer.Option(help="bfloat16: layers multiply in it, faster where the processor has it.")
 ]
 VectorsOption = Annotated[
     Path | None,
@@ -137,8 +136,7 @@ def load_for(
     pipeline = pipeline.with_adaptation(**adaptation) if adaptation else pipeline
     if not others:
         return pipeline
-    options["with"] = others
-    options["vectors"] = vectors
+    options |= {"with": others, "vectors": vectors}
     loaded = (load_for(command, other, device, threads, precision, others=(), **options) for other in others)
     return pipeline.with_others(*loaded)
 
@@ -150,9 +148,11 @@ def behind_and_texts(path: str | None, more: str | None) -> tuple[Path | None, s
     return None, path
 
 
-def with_behind(command: str, pipeline: Any, run: Path | None, device: str, threads: int | None) -> Any:
+def with_behind(
+    command: str, pipeline: Any, run: Path | None, device: str, threads: int | None, precision: Precision
+) -> Any:
     """The pipeline, and that of `run` behind it as one. Raises EnsueError for two that do not go together."""
-    return pipeline if run is None else pipeline.before(load_for(command, run, device, threads))
+    return pipeline if run is None else pipeline.before(load_for(command, run, device, threads, precision))
 
 
 def quoted(path: Path | str) -> str:

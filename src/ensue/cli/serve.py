@@ -66,8 +66,8 @@ def serve(
 
         run_server(
             runs, sock, host=host, device=device, threads=threads or 1, precision=precision, key=key,
-            hosts=trusted_host or [],
-            limits=limits, has_sessions=processes == 1, adaptation=taken_adaptation(adaptation),
+            hosts=trusted_host or [], limits=limits, has_sessions=processes == 1,
+            adaptation=taken_adaptation(adaptation),
         )  # fmt: skip
 
     if processes == 1:

@@ -102,7 +102,7 @@ def evaluate(
         "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
         adaptation=adaptation, compare=compare, threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
-    pipeline = with_behind("evaluate", pipeline, behind, device, threads)
+    pipeline = with_behind("evaluate", pipeline, behind, device, threads, precision)
     from ensue.console.tables import show_confusions, show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -190,7 +190,7 @@ def predict(
     pipeline = pipeline.with_glossary(glossary) if glossary else pipeline
     pipeline = pipeline.with_markup() if keep_markup else pipeline
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
-    pipeline = with_behind("predict", pipeline, behind, device, threads)
+    pipeline = with_behind("predict", pipeline, behind, device, threads, precision)
     texts = "-" if path is None else path
     part = Shard.parse(shard, texts)
     lines = pipeline.prediction_lines(
