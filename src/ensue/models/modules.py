@@ -58,7 +58,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def put_in_bfloat16(model: nn.Module) -> bool:
     """Puts products into bfloat16, for a model in use: those of a Transformer's attention and feed-forward layers, and
-    those of recurrent layers that read a sequence. What is between them stays as it is. Whether there are such layers.
+    those of recurrent layers that read a sequence. Returns whether there are such layers.
     """
     layers = [part for part in model.modules() if isinstance(part, OF_TRANSFORMERS)]
     maps = [child for layer in layers for child in layer.children() if type(child) is nn.Linear]
