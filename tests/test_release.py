@@ -185,6 +185,16 @@ def test_workflows_call_what_ci_calls() -> None:
     assert all(f"make {target}" in ci for target in called)
 
 
+def test_actions_are_named_by_commit() -> None:
+    """A tag can be moved to other code; a commit cannot."""
+    uses = [line for path in WORKFLOWS for line in re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))]
+    movable = [
+        line for line in uses if not line.startswith("./") and not re.fullmatch(r"\S+@[0-9a-f]{40} # v\S+", line)
+    ]
+    assert uses
+    assert movable == []
+
+
 def test_a_fork_neither_publishes_pages_nor_packages() -> None:
     """A push to it would fail: it has no Pages, and the index does not trust it."""
     for path in WORKFLOWS:

@@ -37,9 +37,16 @@ MODULES = {
 """For each function of the package, its module."""
 
 
-def __getattr__(name: str) -> Any:
-    if name == "nn":
-        return importlib.import_module("ensue.nn")
-    if name in MODULES:
-        return getattr(importlib.import_module(MODULES[name]), name)
-    raise AttributeError(f"module 'ensue' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    """Return the public names, for completion in a notebook or a shell."""
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # a type checker would take any name from __getattr__, a misspelled one as well
+
+    def __getattr__(name: str) -> Any:
+        if name == "nn":
+            return importlib.import_module("ensue.nn")
+        if name in MODULES:
+            return getattr(importlib.import_module(MODULES[name]), name)
+        raise AttributeError(f"module 'ensue' has no attribute {name!r}")

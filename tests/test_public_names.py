@@ -1,0 +1,48 @@
+"""The names of the package, as completion and type checkers see them."""
+
+import ast
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import ensue
+from conftest import REPOSITORY
+
+MODULES = sorted((REPOSITORY / "src").rglob("*.py"))
+
+
+def getattr_functions(source: str) -> list[int]:
+    """Return the lines of module-level `__getattr__` functions that a type checker sees."""
+    return [
+        node.lineno
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"
+    ]
+
+
+def test_completion_lists_every_public_name() -> None:
+    assert set(ensue.__all__) <= set(dir(ensue))
+    for name in ensue.__all__:
+        assert getattr(ensue, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        ensue.trian  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_no_module_hides_misspelled_names_from_type_checkers() -> None:
+    assert getattr_functions("def __getattr__(name): ...\n") == [1]
+    visible = {path: lines for path in MODULES if (lines := getattr_functions(path.read_text(encoding="utf-8")))}
+    assert visible == {}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy here: make .venv/.installed-dev")
+def test_a_type_checker_refuses_misspelled_names(tmp_path: Path) -> None:
+    file = tmp_path / "use.py"
+    file.write_text('import ensue\nensue.train\nensue.trian\nensue.lod("x")\n', encoding="utf-8")
+    mypy = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", str(file)], capture_output=True, text=True, check=False
+    )
+    assert [line.split(":")[1] for line in mypy.stdout.splitlines() if " error: " in line] == ["3", "4"], mypy.stdout
