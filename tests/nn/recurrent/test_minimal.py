@@ -144,7 +144,7 @@ def test_g() -> None:
     same(g, torch.tensor([1 / (1 + np.exp(3.0)), 0.5 - 0.25e-6, 0.5, 2.5], dtype=torch.float64))
     (dg,) = torch.autograd.grad(g.sum(), v)
     same(dg[[1, 3]], torch.tensor([0.25, 1.0], dtype=torch.float64))
-    assert dg[2] > 0
+    assert dg[2] == 1  # of the half that has the point, with every torch
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])

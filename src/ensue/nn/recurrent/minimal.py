@@ -52,4 +52,4 @@ class MinLSTM(LinearRecurrence):
 
 def positive(v: Tensor) -> Tensor:
     """The paper's g: v + 0.5 where v ≥ 0, else σ(v); continuous, increasing and above zero."""
-    return F.relu(v) + torch.sigmoid(v.clamp(max=0))
+    return torch.where(v < 0, torch.sigmoid(v), v + 0.5)
