@@ -1,6 +1,8 @@
 """Classifiers and taggers as estimators of scikit-learn."""
 
+import copy
 import pickle
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,21 @@ def test_a_pickle_holds_the_run(classifier: TextClassifier) -> None:
     run = again.run_
     del again
     assert not run.exists()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_is_the_model_that_was_fitted(tmp_path: Path, copied: Any) -> None:
+    """Whatever became of its folder: another estimator is fitted there, or it is removed."""
+    settings, out = SMALL | {"train.steps": 6}, tmp_path / "run"
+    first = TextClassifier(settings=settings, out=out, random_state=1).fit(TEXTS, MARKS)
+    expected = first.predict_proba(TEXTS[:4])
+    second = clone(first).fit(TEXTS, [1 - mark for mark in MARKS])
+    others = second.predict_proba(TEXTS[:4])
+    assert (copied(first).predict_proba(TEXTS[:4]) == expected).all()
+    shutil.rmtree(out)
+    assert (copied(copied(first)).predict_proba(TEXTS[:4]) == expected).all()
+    assert (copied(second).predict_proba(TEXTS[:4]) == others).all()
+    assert not (others == expected).all()
 
 
 def test_a_clone_knows_its_parameters_alone(classifier: TextClassifier) -> None:

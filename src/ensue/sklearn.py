@@ -6,7 +6,6 @@ scores = cross_val_score(TextClassifier("classify-bag"), texts, labels)
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import weakref
@@ -46,7 +45,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     `recipe` is a name or a TOML file ("" is the class's own), and `settings` change it. A search over one key of the
     recipe names it `settings__KEY`, as in `{"settings__train.steps": [100, 300]}`. The run is in the directory `out`,
     which is replaced, or in a temporary one that goes with the estimator. `random_state` is the seed; None leaves the
-    recipe's. `device` and `threads` are as for `ensue.train`. A pickle holds the files of the run.
+    recipe's. `device` and `threads` are as for `ensue.train`. A pickle holds the files of the run that `fit` made.
     """
 
     _kind: type[Pipeline]
@@ -54,6 +53,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     _remove: Callable[[], Any] = staticmethod(lambda: None)
     """Removes the folder of the last fit."""
     model_: Any
+    _archive: Path
+    """The files of the run as `fit` left them; a later run in the same directory does not change a pickle."""
 
     def __init__(
         self,
@@ -89,15 +90,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_remove", None)
+        archive = state.pop("_archive", None)
         if "model_" in state:
-            state["model_"] = _packed(Path(state["run_"]))
+            state["model_"] = archive.read_bytes()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "model_" in state:
-            self.run_ = self._own_folder() / "run"
-            with zipfile.ZipFile(io.BytesIO(state["model_"])) as archive:
+            folder = self._own_folder()
+            self.run_, self._archive = folder / "run", folder / "run.zip"
+            self._archive.write_bytes(state["model_"])
+            with zipfile.ZipFile(self._archive) as archive:
                 archive.extractall(self.run_)
             self.model_ = load(self.run_, kind=self._kind, device=self.device)
 
@@ -114,7 +118,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with path.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(example) + "\n" for example in examples)
         self.model_ = train(recipe, train=path, out=run, overwrite=True, device=self.device, threads=self.threads)
-        self.run_ = run
+        self.run_, self._archive = run, folder / "run.zip"
+        _pack(run, self._archive)
 
     def _own_folder(self) -> Path:
         """A folder that goes with the estimator, or with its next fit."""
@@ -245,12 +250,10 @@ def _check_words(X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> None
             raise ValueError(f"sentence {place}: labels are strings; found {wrong[0]!r:.60}")
 
 
-def _packed(run: Path) -> bytes:
-    """The files of a run without its checkpoints, as an archive."""
-    packed = io.BytesIO()
+def _pack(run: Path, packed: Path) -> None:
+    """Write the files of a run, without its checkpoints, into an archive."""
     with zipfile.ZipFile(packed, "w") as archive:
         for path in sorted(run.rglob("*")):
             name = path.relative_to(run)
             if path.is_file() and name.parts[0] not in ("checkpoints", ".lock"):
                 archive.write(path, name.as_posix())
-    return packed.getvalue()

@@ -1,10 +1,14 @@
-"""Values that are kept as JSON: a class has the form of its constructor's arguments, by their names and annotations."""
+"""Values that are kept as JSON: a class has the form of its constructor's arguments, by their names and annotations.
+
+What pickles and copies of objects leave out is here, too: locks, and properties that are computed again.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
+from threading import Lock
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast, get_args, get_origin, get_type_hints
 
@@ -12,6 +16,7 @@ from ensue.parsing import shown
 
 FORMAT_VERSION = 1
 _NAMES = {str: "a string", bool: "true or false", dict: "an object"}
+_LOCK = type(Lock())
 
 
 class Bounds(NamedTuple):
@@ -24,6 +29,17 @@ class Bounds(NamedTuple):
         """Raises ValueError for a number that is out of bounds."""
         if not self.least <= value <= self.most:
             raise ValueError(f"expected {self.least:,} to {self.most:,}, found {shown(value)}")
+
+
+class Copyable:
+    """An object whose pickles and copies leave out its cached properties, and have new locks in place of its locks."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {n: v for n, v in vars(self).items() if not isinstance(getattr(type(self), n, None), cached_property)}
+        return {name: Lock if isinstance(value, _LOCK) else value for name, value in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: Lock() if value is Lock else value for name, value in state.items()})
 
 
 Count = Annotated[int, Bounds(0, 2**31 - 1)]

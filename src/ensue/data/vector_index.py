@@ -23,12 +23,13 @@ from ensue.cache_folders import cache_directory
 from ensue.data.decoding import COMPRESSED, blocks
 from ensue.data.vectors import Row, file_of, open_table, read_vectors, row_at, vector_of, word_of
 from ensue.errors import DataError
+from ensue.stored import Copyable
 
 FORMAT = 1
 """Raise it when rows are found otherwise."""
 
 
-class VectorIndex:
+class VectorIndex(Copyable):
     """The vectors of words in a file, by their places. Raises DataError for a file without vectors.
 
     A file for which the cache has no room is read each time.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from ensue.data.vector_index import VectorIndex
 from ensue.engine import Copy, are_cached
 from ensue.models.word_features import EncodedForms, FormTable, WordFeatures
+from ensue.stored import Copyable
 from ensue.text.lexicon import Lexicon
 
 MOST_FORMS, FEWEST_ROWS = 1 << 16, 1 << 10
@@ -46,7 +47,7 @@ class Known(NamedTuple):
         return FormTable(*(part[:count] for part in self.rooms[0][:3]))
 
 
-class FormMemory:
+class FormMemory(Copyable):
     """The vectors of word forms. When there are more than `most`, all are forgotten. Pretrained vectors that the model
     does not have are looked up in `vectors`.
 
@@ -68,6 +69,13 @@ class FormMemory:
         self.features, self.lexicon, self.device, self.most = features, lexicon, device, most
         self.vectors: VectorIndex | None = None
         self._lock = Lock()
+        self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_known": None}  # a copy computes the vectors again
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
         self.forget()
 
     def forget(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.stored import Copyable
 from ensue.text.tokenizer import UNKNOWN, Decoder, VocabularyTokenizer
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
@@ -16,7 +18,7 @@ FIRST_SURROGATE, AFTER_SURROGATES = 0xD800, 0xE000
 REPLACEMENT = "\ufffd"
 
 
-class CharacterTokenizer(VocabularyTokenizer):
+class CharacterTokenizer(Copyable, VocabularyTokenizer):
     """`<unk>` is id 0, the known characters follow by code point. An unknown character is decoded as U+FFFD."""
 
     kind = "characters"
@@ -27,9 +29,14 @@ class CharacterTokenizer(VocabularyTokenizer):
         super().__init__(symbols, lowercase=lowercase)
         if any(len(symbol) != 1 for symbol in self.symbols[1:]):
             raise ValueError("a symbol is not one character")
-        self._table = np.zeros(CODE_POINTS, np.uint32)
-        self._table[[ord(character) for character in self.symbols[1:]]] = np.arange(1, self.vocabulary_size)
         self.start_id = int(self._table[ord("\n")])
+
+    @cached_property
+    def _table(self) -> NDArray[np.uint32]:
+        """The id of each code point (U+10FFFF + 1,)."""
+        table = np.zeros(CODE_POINTS, np.uint32)
+        table[[ord(character) for character in self.symbols[1:]]] = np.arange(1, self.vocabulary_size)
+        return table
 
     @classmethod
     def train(

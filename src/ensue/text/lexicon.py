@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.stored import Bounds, Count, Stored
+from ensue.stored import Bounds, Copyable, Count, Stored
 from ensue.text.tokenizer import UNKNOWN
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
@@ -238,7 +238,7 @@ FEW, MANY = 0.05, 0.4
 """Shares of words. Any text has words that are new, so these are worth a line only where they are many."""
 
 
-class Lacking:
+class Lacking(Copyable):
     """Counts, of the words of texts, those for which a feature has nothing. Threads may share it."""
 
     def __init__(self) -> None:

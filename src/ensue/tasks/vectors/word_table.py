@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from ensue.errors import DataError
 from ensue.inspection.notebook import Answers
 from ensue.metrics.comparison import ItemRows, Numbers, ScoredItems, ratio
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
+from ensue.stored import Copyable
 from ensue.tasks.vectors.text_vectors import unit_vectors
 
 QUESTIONS = 256
@@ -29,7 +31,7 @@ class Neighbor(NamedTuple):
         return f"{self.word!r} {self.similarity:.4f}"
 
 
-class WordTable:
+class WordTable(Copyable):
     """The words and their `vectors` (V, d). `outside` gives a vector for a word that is not among them, or None.
 
     A word is looked up as it is, and in lower case if it is not there.
@@ -39,11 +41,15 @@ class WordTable:
         self,
         words: Sequence[str],
         vectors: NDArray[np.float32],
-        outside: Callable[[str], NDArray[np.float32] | None] = lambda word: None,
+        outside: Callable[[str], NDArray[np.float32] | None] | None = None,
     ) -> None:
         self.words, self.vectors, self.outside = tuple(words), vectors, outside
         self.places = {word: place for place, word in enumerate(self.words)}
-        self.units = unit_vectors(vectors)
+
+    @cached_property
+    def units(self) -> NDArray[np.float32]:
+        """The vectors (V, d), of length 1."""
+        return unit_vectors(self.vectors)
 
     def place(self, word: str) -> int | None:
         """The word's number; None if it has none."""
@@ -53,7 +59,10 @@ class WordTable:
     def find(self, word: str) -> NDArray[np.float32] | None:
         """The word's vector (d,); None if it has none."""
         place = self.place(word)
-        return self.outside(word) if place is None else self.vectors[place]
+        if place is None:
+            return self.outside(word) if self.outside else None
+        vector: NDArray[np.float32] = self.vectors[place]
+        return vector
 
     def neighbors(self, vector: NDArray[np.float32], count: int, without: Sequence[str] = ()) -> list[Neighbor]:
         """The words of the highest cosine with a vector, the highest first."""

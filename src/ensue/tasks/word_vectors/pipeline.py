@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count as numbers
 from itertools import takewhile
 from pathlib import Path
@@ -40,21 +41,19 @@ def table_of(model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: An
     """The words of a model with their vectors; with n-grams or pieces also those of other words."""
     words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.of_words()[LINE_END + 1 :].numpy()
     if isinstance(tokenizer, NumberedTokenizer):
+        return WordTable(words, vectors, partial(_of_pieces, tokenizer, vectors))
+    return WordTable(words, vectors, None if model.subwords is None else partial(_of_ngrams, model, table))
 
-        def of_pieces(word: str) -> NDArray[np.float32] | None:
-            ids = tokenizer.encode(word)
-            rows: NDArray[np.float32] = vectors[ids[ids > LINE_END].astype(np.int64) - LINE_END - 1]
-            return rows.mean(0) if len(rows) else None
 
-        return WordTable(words, vectors, of_pieces)
-    if model.subwords is None:
-        return WordTable(words, vectors)
+def _of_pieces(tokenizer: NumberedTokenizer, vectors: NDArray[np.float32], word: str) -> NDArray[np.float32] | None:
+    ids = tokenizer.encode(word)
+    rows: NDArray[np.float32] = vectors[ids[ids > LINE_END].astype(np.int64) - LINE_END - 1]
+    return rows.mean(0) if len(rows) else None
 
-    def outside(word: str) -> NDArray[np.float32] | None:
-        found: NDArray[np.float32] = model.of_ngrams(ngram_rows([word], table).values).numpy()
-        return found
 
-    return WordTable(words, vectors, outside)
+def _of_ngrams(model: Any, table: Any, word: str) -> NDArray[np.float32]:
+    vector: NDArray[np.float32] = model.of_ngrams(ngram_rows([word], table).values).numpy()
+    return vector
 
 
 class WordVectorsPipeline(TextVectors):

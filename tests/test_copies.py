@@ -1,0 +1,155 @@
+"""A pipeline of each task is pickled, copied and sent to a process, and answers as before.
+
+The tasks are those of the table, the pipelines those of the kept runs, with all commands that these have answers for.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import multiprocessing
+import pickle
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pytest
+import torch
+
+import ensue
+from ensue.recipe import read_recipe
+from ensue.tasks import TASKS
+from ensue.text.characters import CharacterTokenizer
+from ensue.text.lexicon import Lacking
+from kept_runs.answers import answer, are_alike
+from kept_runs.make import RUNS, unpacked
+from training.tiny_texts import without_pictures
+
+SPARE_BYTES = 1 << 14
+"""What a pickle may have beyond three times the files of its run: names of classes."""
+
+
+def pickled(model: Any) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
+def dumped(model: Any) -> Any:
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+COPIES = {"pickle": pickled, "deepcopy": copy.deepcopy, "joblib": dumped}
+
+
+def task_of(name: str) -> str:
+    return read_recipe(RUNS[name].recipe).task
+
+
+FIRST = {task_of(name): name for name in reversed(RUNS)}
+"""A kept run of each task."""
+ASK = {"predict", "evaluate", "score", "generate", "embed", "neighbors"}
+WITHOUT_RUNS = {"sentence-vectors"}
+"""Its pipeline is that of masked language models."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder."""
+    monkeypatch.chdir(tmp_path)
+    without_pictures(monkeypatch)
+    return tmp_path
+
+
+def test_each_task_has_a_run() -> None:
+    assert {*FIRST} == {*TASKS} - WITHOUT_RUNS
+
+
+@pytest.mark.parametrize("task", FIRST)
+def test_a_pipeline_of_each_task_is_copied(task: str, folder: Path) -> None:
+    """The copies are small, and share no weights with the model."""
+    unpacked(FIRST[task], folder)
+    model = ensue.load(FIRST[task])
+    size = sum(path.stat().st_size for path in Path(FIRST[task]).rglob("*") if path.is_file())
+    assert len(pickle.dumps(model)) < 3 * size + SPARE_BYTES
+    for copied in COPIES.values():
+        again = copied(model)
+        pairs = list(zip(model.model.parameters(), again.model.parameters(), strict=True))
+        assert all(torch.equal(a, b) and a.data_ptr() != b.data_ptr() for a, b in pairs)
+        assert repr(again) == repr(model)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.sampled(4)) for name in RUNS if name != "stopped"]
+)
+def test_a_copy_answers_as_the_model(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To each command of the kept run."""
+    asked = [one for one in unpacked(name, folder) if one["command"].split()[:2] in [[word, name] for word in ASK]]
+    load = ensue.library.load
+    monkeypatch.setattr("ensue.library.load", lambda *args, **options: pickled(load(*args, **options)))
+    assert [one["command"] for one in asked if not are_alike(answer(one["command"]), one["answer"])] == []
+
+
+def used(name: str, **options: Any) -> tuple[Any, list[str]]:
+    """A model that has read a text, and the texts."""
+    model = ensue.load(name, **options)
+    texts = ["Anna Novak sees Lima.", "The new boat leaves Oslo Bay."]
+    model.predict(texts)
+    return model, texts
+
+
+def test_a_model_in_use_with_vectors_is_copied(folder: Path) -> None:
+    unpacked("tag-vectors", folder)
+    model, texts = used("tag-vectors", vectors="glove.txt")
+    for copied in COPIES.values():
+        again = copied(model)
+        assert again.lacking() == model.lacking()
+        assert again.predict(texts) == model.predict(texts)
+        assert pickled(again.predict(texts)) == model.predict(texts)
+
+
+def test_a_cutter_before_a_tagger_is_copied(folder: Path) -> None:
+    for name in ("cut-lstm", "tag-lstm"):
+        unpacked(name, folder)
+    model = ensue.load("cut-lstm").before(ensue.load("tag-lstm"))
+    again = pickled(model)
+    assert again.predict(["Anna sees Lima."]) == model.predict(["Anna sees Lima."])
+
+
+def test_an_ensemble_is_copied(folder: Path) -> None:
+    for name in ("translate-lstm", "translate-feeding"):
+        unpacked(name, folder)
+    model: Any = ensue.load("translate-lstm")
+    model = model.with_others(ensue.load("translate-feeding"))
+    assert pickled(model).predict(["The sea was calm."]) == model.predict(["The sea was calm."])
+
+
+def test_a_model_in_bfloat16_is_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
+    unpacked("tag-lstm", folder)
+    model, texts = used("tag-lstm", precision="bfloat16")
+    assert pickled(model).predict(texts) == copy.deepcopy(model).predict(texts) == model.predict(texts)
+
+
+def answers(model: Any, text: str) -> Any:
+    return model.predict([text])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tag-lstm-crf", "classify-bag", "cut-lstm", "translate-lstm"])
+def test_a_model_is_sent_to_a_process_and_its_answer_back(name: str, folder: Path) -> None:
+    unpacked(name, folder)
+    model: Any = ensue.load(name)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(answers, (model, "The sea was calm.")) == answers(model, "The sea was calm.")
+
+
+def test_a_copy_has_new_locks_and_no_cached_properties() -> None:
+    counts, tokenizer = Lacking(), CharacterTokenizer(["<unk>", "a"])
+    tokenizer.encode("a")
+    with vars(counts)["_lock"]:
+        copy.deepcopy(counts).add("lack", 1, 1)
+    assert counts.line() == ""
+    assert "_table" in vars(tokenizer)
+    assert "_table" not in vars(pickled(tokenizer))
