@@ -7,7 +7,7 @@ from pathlib import Path
 from setuptools import setup
 
 FOLDER = Path(__file__).parent
-VERSION = re.findall('"(.+)"', (FOLDER / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[-1]
+VERSION = re.findall('VERSION = "(.+)"', (FOLDER / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[0]
 REPOSITORY = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 
 

@@ -1,8 +1,7 @@
-"""The engine's C on an ARM processor of 64 bits: compiled by zig, run by qemu, against the fold on this processor."""
+"""The engine's C on an ARM processor of 64 bits: compiled by zig and gcc, run by qemu, against the fold on this one."""
 
 import ctypes
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,26 +12,28 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import REPOSITORY
 from engine.twins import TOLERANCE, built, close, engine, everything, given, naive
 from ensue.engine import c_library, c_passes, execution
 from ensue.engine.program import Program
+from ensue.version import package_text
+from other_processors import ARM_COMPILERS, QEMU
 
-ZIG = shutil.which("zig") or shutil.which("zig", path=REPOSITORY / "build" / "ziglang" / "ziglang")
-QEMU = shutil.which("qemu-aarch64")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(ZIG is None, reason="no zig (pip install --target build/ziglang ziglang)"),
+    pytest.mark.skipif(not ARM_COMPILERS, reason="no compiler for ARM (apt-get install gcc-aarch64-linux-gnu)"),
     pytest.mark.skipif(QEMU is None, reason="no qemu-aarch64 (apt-get install qemu-user)"),
 ]
-ENGINE = Path(c_library.__file__).parent
-TARGET = ("cc", "-target", "aarch64-linux-musl", "-static", "-Wall", "-Werror")
+FILES = (
+    "engine/products.c", "engine/passes.c", "models/decoder_step.c", "nn/recurrent/clockwork.c",
+    "tasks/word_vectors/updates.c",
+)  # fmt: skip
+STRICT = ("-static", "-Wall", "-Werror")
 
 
 class Passes(c_passes.CompiledPasses):
     """Passes whose functions are called there: what they read and write is sent, and what they leave comes back."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, folder: Path, cache: Path) -> None:
+    def __init__(self, program: Program, dtype: torch.dtype, compiler: str, folder: Path, cache: Path) -> None:
         sources = c_passes._sources(program)
         self._sources, self._products = sources, self  # type: ignore[assignment]
         self._functions = {name: self._of(name) for name in sources}  # type: ignore[assignment]
@@ -41,12 +42,23 @@ class Passes(c_passes.CompiledPasses):
         self._memory: dict[int, Tensor] = {}
         self._matrices: list[Tensor] = []
         text = c_passes.printed(sources, program)
-        headers = [(ENGINE / name).read_text() for name in (*c_library.HEADERS, "products.c")]
+        headers = [package_text(f"engine/{name}") for name in (*c_library.HEADERS, "products.c")]
         driver = Path(__file__).with_name("elsewhere.c").read_text()
         self._program = folder / "program"
         options = [option for option in c_library.FLAGS if option not in ("-march=native", "-shared", "-fPIC")]
         defines = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", f"-DPASSES={','.join(sources)}"]
-        command = [str(ZIG), *TARGET, *options, *defines, "-x", "c", "-", "-o", str(self._program), "-lm"]
+        command = [
+            *ARM_COMPILERS[compiler],
+            *STRICT,
+            *options,
+            *defines,
+            "-x",
+            "c",
+            "-",
+            "-o",
+            str(self._program),
+            "-lm",
+        ]
         caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
         whole = "\n".join([*headers, text, driver]).encode()
         done = subprocess.run(command, input=whole, env=os.environ | caches, capture_output=True, check=False)
@@ -131,6 +143,7 @@ def _numbers(start: Any, shape: int | tuple[int, int]) -> list[Any]:
     return numbers
 
 
+@pytest.mark.parametrize("compiler", ARM_COMPILERS)
 @pytest.mark.parametrize(
     ("name", "d", "dtype"),
     [
@@ -144,6 +157,7 @@ def test_a_cell_is_its_fold(
     name: str,
     d: int,
     dtype: torch.dtype,
+    compiler: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kept_folder: Callable[[str], Path],
@@ -151,10 +165,25 @@ def test_a_cell_is_its_fold(
     """Values and every gradient, of ragged rows: more than a tile of them, and more features than a panel has."""
     cache = kept_folder("zig")  # of the C library, too, which takes half a minute
     monkeypatch.setattr(
-        execution, "c_passes", lambda program, dtype, kernel=None: Passes(program, dtype, tmp_path, cache)
+        execution, "c_passes", lambda program, dtype, kernel=None: Passes(program, dtype, compiler, tmp_path, cache)
     )
     layer = built(name, 19, d, dtype)
     args = given(layer, 29, 6, is_ragged=True)
     close(everything(engine, layer, args), everything(naive, layer, args), TOLERANCE[dtype])
     with torch.no_grad():
         close(list(engine(layer, *args)[:1]), list(engine(layer, *args)[:1]))
+
+
+@pytest.mark.parametrize("compiler", ARM_COMPILERS)
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_compiled(name: str, compiler: str, tmp_path: Path, kept_folder: Callable[[str], Path]) -> None:
+    caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(kept_folder("zig")))
+    options = [option for option in c_library.FLAGS if option not in ("-march=native", "-shared")]
+    text = "\n".join(package_text(file) for file in (*(f"engine/{header}" for header in c_library.HEADERS), name))
+    for is_double in (0, 1):
+        defines = [f"-DREAL_IS_DOUBLE={is_double}", "-DDIMENSION=100", "-DNEGATIVES=5"]
+        command = [*ARM_COMPILERS[compiler], *options, *defines, "-x", "c", "-", "-c", "-o", "out.o"]
+        done = subprocess.run(
+            command, cwd=tmp_path, input=text.encode(), env=os.environ | caches, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()

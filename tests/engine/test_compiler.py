@@ -3,7 +3,9 @@
 Whatever fails, a layer still runs, in torch operations and to the same numbers, and that is said once.
 """
 
+import shlex
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from unittest.mock import patch
 
@@ -59,23 +61,68 @@ class TestCompiler:
         monkeypatch.setenv("CC", "my-cc")
         assert self.find() == (path,)
 
-    def test_one_that_is_asked_for_and_not_there(self, only_these: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.usefixtures("forgetful")
+    @pytest.mark.parametrize("text", ["no-such-compiler", "no-such -m64", "gcc '"])
+    def test_one_that_is_asked_for_and_not_there(
+        self, text: str, only_these: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         path = script(only_these / "cc", "exit 0")
-        monkeypatch.setenv("CC", "no-such-compiler")
-        assert self.find() == (path,)
+        monkeypatch.setenv("CC", text)
+        with notice() as line:
+            assert self.find() == (path,)
+        assert line == [f"CC={text}: no such command; {path} is used"]
 
-    def test_one_with_a_word_before_it(self, only_these: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """`CC="ccache gcc"` is common. It is a command, or else the next compiler is taken."""
-        path = script(only_these / "cc", "exit 0")
-        wrapper = script(only_these / "ccache", "exit 0")
-        monkeypatch.setenv("CC", "ccache cc")
-        assert self.find() in ((wrapper, "cc"), (path,))
+    @pytest.mark.parametrize(
+        "text", ["ccache gcc", "zig cc", "gcc -m64 '-DA=b c'", "with blank/cc", "'with blank/cc' -O1"]
+    )
+    def test_one_with_arguments(self, text: str, only_these: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script(only_these / "cc", "exit 0")
+        words = [text] if text.startswith("with") else shlex.split(text)
+        program = only_these / words[0]
+        program.parent.mkdir(exist_ok=True)
+        script(program, "exit 0")
+        monkeypatch.setenv("CC", text.replace("with", str(only_these / "with")))
+        assert self.find() == (str(program), *words[1:])
+
+    def test_on_windows_the_package_comes_first(self, only_these: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script(only_these / "gcc", "exit 0")
+        clang = script(only_these / "clang", "exit 0")
+        monkeypatch.setattr("platform.system", lambda: "Windows")
+        assert self.find() == (clang,)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "ziglang" or None)
+        assert self.find() == (sys.executable, "-m", "ziglang", "cc")
 
     def test_the_package_or_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "ziglang" or None)
         assert self.find() == (sys.executable, "-m", "ziglang", "cc")
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         assert self.find() is None
+
+
+GCC, CLANG = "gcc.exe (MinGW-W64) 14.2.0\nFree Software", "clang version 22.1\nTarget: x86_64-unknown-windows-gnu"
+MSVC = CLANG.replace("unknown-windows-gnu", "pc-windows-msvc")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "version", "features", "added", "removed"),
+    [
+        ("Linux", "x86_64", "", {"avx2"}, set(), set()),
+        ("Linux", "x86_64", "", {"avx512f"}, {"-mprefer-vector-width=512"}, set()),
+        ("Linux", "aarch64", "", (), set(), set()),
+        ("Darwin", "arm64", "", (), {"-mcpu=native"}, {"-march=native"}),
+        ("Darwin", "x86_64", "", (), set(), set()),
+        ("Windows", "AMD64", GCC, (), {"-mno-avx"}, set()),
+        ("Windows", "AMD64", GCC, {"avx512f"}, {"-mno-avx"}, set()),
+        ("Windows", "ARM64", GCC, (), set(), set()),
+        ("Windows", "AMD64", CLANG, (), set(), set()),
+        ("Windows", "AMD64", MSVC, (), set(), {"-fPIC"}),
+    ],
+)
+def test_options(
+    system: str, machine: str, version: str, features: Collection[str], added: set[str], removed: set[str]
+) -> None:
+    flags = c_library.flags_for(system, machine, version, features)
+    assert set(flags) == (set(c_library.FLAGS) | added) - removed
 
 
 @pytest.mark.usefixtures("forgetful")

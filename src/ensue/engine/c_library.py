@@ -12,12 +12,13 @@ import hashlib
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from threading import Lock
 
 import torch
@@ -27,7 +28,10 @@ from ensue.cache_folders import cells_directory, temporary_directory
 from ensue.notices import say_once
 from ensue.private_folder import PrivateFolder, private_folder
 from ensue.processor import features
+from ensue.version import package_file, package_text
 
+COMPILERS = ("cc", "gcc", "clang", "ziglang")
+"""Commands, and a package of Python. On Windows the last one comes first: `flags_for` says why."""
 HEADERS = ("kernels.h", "functions.h", "loop.h")
 FLAGS = (
     "-O3", "-std=gnu11", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
@@ -45,11 +49,25 @@ class CompilerFailed(Exception):
 
 @cache
 def compiler() -> tuple[str, ...] | None:
-    """The command of a C compiler: `$CC`, cc, gcc, clang, or the one in the package `ziglang`."""
-    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
-        if name and (path := shutil.which(name)):
-            return (path,)
-    return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
+    """The command of a C compiler: `$CC`, which may have arguments, or the first of `COMPILERS` that is installed."""
+    wanted = os.environ.get("CC", "").strip()
+    names = COMPILERS[::-1] if platform.system() == "Windows" else COMPILERS
+    command = next(filter(None, map(_command, (wanted, *names))), None)
+    if wanted and not _command(wanted):
+        other = f"{shlex.join(command)} is used" if command else "there is no other compiler"
+        say_once("CC", f"CC={wanted}: no such command; {other}")
+    return command
+
+
+def _command(text: str) -> tuple[str, ...] | None:
+    """The words of a command whose program is installed; a path may have blanks."""
+    if text == "ziglang":
+        return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
+    with suppress(ValueError):  # a quotation mark without its other one
+        for program, *arguments in filter(None, ([text], shlex.split(text, posix=os.name == "posix"))):
+            if path := shutil.which(program.strip('"')):
+                return (path, *arguments)
+    return None
 
 
 @cache
@@ -63,8 +81,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
         return None
     numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
     options = [*command, *compiler_flags(), *numbers]
-    here = Path(__file__).parent
-    whole = "\n".join([*((here / name).read_text(encoding="utf-8") for name in HEADERS), text])
+    whole = "\n".join([*(package_text(f"engine/{name}") for name in HEADERS), text])
     key = hashlib.sha256("\0".join([whole, *options, _machine()]).encode()).hexdigest()[:32]
     with _alone:
         try:
@@ -76,8 +93,8 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
 
 def fingerprint() -> str:
     """A digest of what decides how fast compiled steps are: the engine's files, the compiler, its options."""
-    files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".h", ".c"))
-    parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *compiler_flags()]
+    names = sorted(file.name for file in package_file("engine").iterdir() if file.name.endswith((".py", ".h", ".c")))
+    parts = [*(package_text(f"engine/{name}") for name in names), *(compiler() or ()), *compiler_flags()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -110,7 +127,8 @@ def _loaded(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ctype
 def _compiled(text: str, options: list[str]) -> bytes:
     """The library of a text, or `CompilerFailed`."""
     path = temporary_directory() / f"compiled-{os.getpid()}"  # forks have the same folder
-    command = [*options, "-x", "c", "-", "-o", str(path), "-lm"]
+    libraries = ["-lm"] if "-fPIC" in options else []
+    command = [*options, "-x", "c", "-", "-o", str(path), *libraries]
     try:
         subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=SECONDS)
         return path.read_bytes()
@@ -127,14 +145,29 @@ def _compiled(text: str, options: list[str]) -> bytes:
 
 
 def compiler_flags() -> list[str]:
-    """The options; `$ENSUE_CFLAGS` has the last word.
+    """The options; `$ENSUE_CFLAGS` has the last word."""
+    system, version = platform.system(), ""
+    if system == "Windows" and (command := compiler()):
+        version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    flags = flags_for(system, platform.machine(), version, features())
+    return [*flags, *os.environ.get("ENSUE_CFLAGS", "").split()]
 
-    gcc prefers vectors of 256 bits even where there are longer ones. Apple's clang knows an ARM by `-mcpu` alone.
+
+def flags_for(system: str, machine: str, version: str, features: Collection[str]) -> list[str]:
+    """The options on a system and kind of processor with these `features`; on Windows `version` is the compiler's.
+
+    gcc prefers vectors of 256 bits even where there are longer ones. Apple's clang knows an ARM by `-mcpu` alone. With
+    Microsoft's libraries clang refuses `-fPIC`. gcc on Windows expects a stack aligned to 32 bytes and gets one aligned
+    to 16 (PR 54412), so that longer vectors would end the process.
     """
-    width = ["-mprefer-vector-width=512"] if "avx512f" in features() else []
-    is_apple = (platform.system(), platform.machine()) == ("Darwin", "arm64")
-    flags = ["-mcpu=native" if is_apple and flag == "-march=native" else flag for flag in FLAGS]
-    return [*flags, *width, *os.environ.get("ENSUE_CFLAGS", "").split()]
+    flags = list(FLAGS)
+    if (system, machine) == ("Darwin", "arm64"):
+        flags[flags.index("-march=native")] = "-mcpu=native"
+    if "windows-msvc" in version:
+        flags.remove("-fPIC")
+    if system == "Windows" and "clang" not in version:
+        return [*flags, *["-mno-avx"] * (machine.lower() in ("amd64", "x86_64"))]
+    return [*flags, *["-mprefer-vector-width=512"] * ("avx512f" in features)]
 
 
 def _machine() -> str:

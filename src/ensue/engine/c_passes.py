@@ -22,8 +22,8 @@ from ensue.engine.storage import Arrays, Between, Finals, Storage, address, addr
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
 RINGS, FEW = {"position": 5, "previous": 6}, {"position": 7, "previous": 8}
 ENTRY = """
-void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const *packed,
-            multiplication *multiply) {{
+PUBLIC void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const
+                   *packed, multiplication *multiply) {{
     run({name}_step, {again}, of, a, finals, n, packed, multiply);
 }}
 """

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from functools import cache, partial
 from itertools import islice
 from operator import attrgetter
-from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -31,6 +30,7 @@ from ensue.engine.snapshot import Snapshot, has_hooks
 from ensue.engine.trace import TracedStep, Untraceable, trace
 from ensue.notices import say_once
 from ensue.types import State, leaves, map_state
+from ensue.version import package_text
 
 Kernel = Callable[[Tensor, State, Tensor | None], tuple[Tensor, State] | None]
 Execution = Literal["compiled", "plain", "fold"]
@@ -100,7 +100,7 @@ def passes(x: Tensor) -> ctypes.CDLL | None:
 
 @cache
 def _passes() -> ctypes.CDLL | None:
-    text = (Path(__file__).parent / "passes.c").read_text(encoding="utf-8")
+    text = package_text("engine/passes.c")
     found = library(text, torch.float32, ("-ffp-contract=off",))
     if found is not None:
         number, pointer = ctypes.c_int64, ctypes.c_void_p

@@ -74,9 +74,16 @@ enum {
 };
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+/* Of arguments: gcc from 14 on fails at one that is a `vector`, on ARM. */
+typedef real aligned_vector __attribute__((vector_size(VECTOR_BYTES)));
 
 #define UNUSED __attribute__((unused))
 #define INLINE static inline __attribute__((always_inline, unused))
+#if defined(_WIN32)
+#define PUBLIC __declspec(dllexport)
+#else
+#define PUBLIC
+#endif
 
 /* Keeps a loaded vector in its register: gcc would load it again for every row of a small tile. */
 #if defined(__x86_64__)
@@ -452,7 +459,8 @@ typedef bits indices __attribute__((vector_size(VECTOR_BYTES)));
 #endif
 
 /* The sum of a vector's numbers, half and half, so that it stays in registers. */
-INLINE real total(vector v) {
+INLINE real total(aligned_vector from) {
+    vector v = from;
 #if VECTOR_BYTES / PICK(4, 8) > 8
     v += EXCHANGED(v, 8);
 #endif

@@ -70,7 +70,7 @@ INLINE void mask(int64_t first, int64_t last, int64_t size, int64_t least_kept, 
     }
 }
 
-void masks(int64_t first, int64_t last, int64_t size, int64_t least_kept, float scale, const uint64_t *key,
+PUBLIC void masks(int64_t first, int64_t last, int64_t size, int64_t least_kept, float scale, const uint64_t *key,
            int64_t begin, const int64_t *places, void *y, int64_t is_brief) {
     if (is_brief)
         mask(first, last, size, least_kept, scale, key, begin, places, y, 1);
@@ -98,7 +98,7 @@ INLINE void turn(int64_t first, int64_t last, const int64_t *sizes, const int64_
         }
 }
 
-void turned(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides, const void *cosines,
+PUBLIC void turned(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides, const void *cosines,
             const void *sines, float sign, const void *x, void *y, int64_t is_brief) {
     if (is_brief)
         turn(first, last, sizes, strides, cosines, sines, sign, x, y, 1);
@@ -134,7 +134,7 @@ INLINE void surprise(int64_t first, int64_t last, int64_t words, float smoothing
     }
 }
 
-void surprisals(int64_t first, int64_t last, int64_t words, float smoothing, const int64_t *targets, float *room,
+PUBLIC void surprisals(int64_t first, int64_t last, int64_t words, float smoothing, const int64_t *targets, float *room,
                 float *nats, void *z, int64_t is_brief) {
     if (is_brief)
         surprise(first, last, words, smoothing, targets, room, nats, z, 1);
@@ -173,7 +173,7 @@ INLINE void weigh(int64_t first, int64_t last, const int64_t *sizes, float scale
     }
 }
 
-void attention_weights(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed,
+PUBLIC void attention_weights(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed,
                        float *room, const void *z, void *y, int64_t is_brief) {
     if (is_brief)
         weigh(first, last, sizes, scale, allowed, room, z, y, 1);
@@ -194,8 +194,8 @@ INLINE void change(int64_t first, int64_t last, int64_t keys, float scale, const
     }
 }
 
-void attention_changes(int64_t first, int64_t last, int64_t keys, float scale, const void *w, const void *x, void *y,
-                       int64_t is_brief) {
+PUBLIC void attention_changes(int64_t first, int64_t last, int64_t keys, float scale, const void *w, const void *x,
+                              void *y, int64_t is_brief) {
     if (is_brief)
         change(first, last, keys, scale, w, x, y, 1);
     else

@@ -10,7 +10,6 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -20,6 +19,7 @@ from ensue.engine.c_library import library
 from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.storage import address_of_matrix, address_of_rows
 from ensue.processor import features
+from ensue.version import package_text
 
 Bf16Kernel = Literal["avx512", "amx"]
 DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
@@ -99,9 +99,8 @@ def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Produ
 
     `bf16_kernel` is for float32: factors in bfloat16, sums in float32.
     """
-    here = Path(__file__).parent
     names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
-    text = "\n".join((here / name).read_text(encoding="utf-8") for name in names)
+    text = "\n".join(package_text(f"engine/{name}") for name in names)
     functions = library(text, dtype, DEFINES[bf16_kernel])
     found = None if functions is None else ProductKernels(functions, dtype)
     return found if found is None or found.kernel == bf16_kernel else None

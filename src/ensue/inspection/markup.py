@@ -10,7 +10,6 @@ import math
 import re
 import unicodedata
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -20,6 +19,7 @@ from rich.text import Text
 from ensue.inspection.numbers import as_json
 from ensue.interruption import check_interrupted
 from ensue.text.boundaries import is_boundary
+from ensue.version import package_text
 
 if TYPE_CHECKING:  # it is imported with the first page
     from jinja2 import Environment
@@ -98,9 +98,6 @@ def share(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
-PACKAGE = Path(__file__).parents[1]
-
-
 def drawn(template: str, **numbers: Any) -> Markup:
     """The HTML of a template such as `tasks/labeling/paths.html` with these numbers."""
     pieces = []
@@ -112,15 +109,15 @@ def drawn(template: str, **numbers: Any) -> Markup:
 
 def file_text(name: str) -> str:
     """The text of a file of the inspector, such as `page.js`."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return package_text(f"inspection/{name}")
 
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415
 
     found = Environment(
-        loader=FileSystemLoader(PACKAGE),
+        loader=FunctionLoader(package_text),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -43,6 +42,7 @@ from ensue.nn import (
 from ensue.nn.attention.positions import Frequencies
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import State
+from ensue.version import package_text
 
 PARTS = {
     Transformer, PreNormDecoderBlock, PostNormDecoderBlock, MultiHeadAttention, MultiHeadCrossAttention,
@@ -137,7 +137,7 @@ def _are_known_numbers(parts: Sequence[nn.Module]) -> bool:
 @cache
 def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
     """The compiled function; None without a compiler."""
-    return library((Path(__file__).parent / "decoder_step.c").read_text(encoding="utf-8"), dtype)
+    return library(package_text("models/decoder_step.c"), dtype)
 
 
 class CompiledDecoder:

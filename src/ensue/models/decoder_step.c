@@ -181,7 +181,7 @@ static void attend_to_memory(const shape *s, const arrays *a, const layer *m, co
 /* Each row reads its token of `ids` and the `read` places of `places`, whose last one it writes, and attends to
  * `lengths[text]` positions of its text. `room` is for `ld` + `ld` + `wide` numbers of each row, and behind that for a
  * number and two pointers for each position that can be attended to. */
-void decode(const shape *s, const double *numbers, const layer *layers, const outer *o, real *const *chunks,
+PUBLIC void decode(const shape *s, const double *numbers, const layer *layers, const outer *o, real *const *chunks,
             int64_t rows, int64_t ld, int64_t wide, const int64_t *ids, const int64_t *places, const int64_t *texts,
             const int64_t *lengths, real *room, real *scores) {
     int64_t d = s->d, most = s->read > s->memory ? s->read : s->memory;

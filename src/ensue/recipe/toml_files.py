@@ -20,6 +20,7 @@ from ensue.notices import say_once
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
 from ensue.recipe.tables import BUDGETS, Recipe, without_none
 from ensue.tasks import DEFAULT_TASK, TASKS, has_task, task_entry
+from ensue.version import package_file, package_text
 
 EARLIER = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
 """Values of keys of `[data]` that meant something else in an earlier ensue, and the values that mean that now."""
@@ -33,7 +34,8 @@ def recipe_names() -> list[str]:
 
 
 def _packaged_names() -> list[str]:
-    return sorted(entry.name.removesuffix(".toml") for entry in _packaged().iterdir() if entry.name.endswith(".toml"))
+    names = (file.name for file in package_file("recipes").iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
@@ -142,14 +144,10 @@ def _with_needs(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**document, "needs": with_needs(needs, used)}
 
 
-def _packaged() -> Any:
-    return files("ensue") / "recipes"
-
-
 def _read_document(name: str) -> dict[str, Any]:
     path = Path(name)
     if name in _packaged_names():
-        text = (_packaged() / f"{name}.toml").read_text(encoding="utf-8")
+        text = package_text(f"recipes/{name}.toml")
     elif os.path.isfile(path):  # False for a name that is too long for a path, where `Path.is_file` raises
         try:
             text = read_bounded(path, MAX_TOML * 4).decode()

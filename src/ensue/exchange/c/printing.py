@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ensue.exchange.c.precision import F32, stored
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.vocabulary import Vocabulary
 from ensue.types import State, leaves
+from ensue.version import package_text
 
 LANES, LINE = 64, 16
 """Sums of the checksum, and numbers of a line of the file, so that each part of it begins at a multiple of 64 bytes."""
@@ -49,9 +49,7 @@ class Parts:
 
 def piece(name: str) -> str:
     """A file of this folder, or of the engine."""
-    package, _, file = name.rpartition("/")
-    place = files("ensue") / "engine" if package else files("ensue.exchange.c")
-    return (place / file).read_text(encoding="utf-8")
+    return package_text(name if "/" in name else f"exchange/c/{name}")
 
 
 @dataclass

@@ -20,9 +20,9 @@ from ensue.exchange.c.precision import F32
 from ensue.exchange.c.writing import card_of, license_in, name_for, printed, put
 from ensue.inspection.markup import drawn, file_text
 from ensue.runs.directory import RunDirectory
-from ensue.version import VERSION
+from ensue.version import VERSION, package_file, package_text
 
-PIECES = Path(__file__).with_name("pages")
+PIECES = "exchange/c/pages"
 OLDEST = (0, 14)
 """The version of ziglang from which on the C file is known to compile."""
 FLAGS = (
@@ -53,7 +53,7 @@ class Page(NamedTuple):
     def pieces(self, ending: str, name: str) -> list[str]:
         """The files of one kind, for a model of this name."""
         files = (part + ending for part in (*self.shared, self.name))
-        return [_piece(file, name) for file in files if (PIECES / file).exists()]
+        return [_piece(file, name) for file in files if package_file(f"{PIECES}/{file}").is_file()]
 
 
 def _of_language(pipeline: Any) -> dict[str, Any]:
@@ -191,4 +191,4 @@ def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
 
 
 def _piece(file: str, name: str) -> str:
-    return (PIECES / file).read_text(encoding="utf-8").replace("NAME", name)
+    return package_text(f"{PIECES}/{file}").replace("NAME", name)

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ensue.exchange.onnx.graph import Unexportable
 from ensue.exchange.tokenizer_export import library_files
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable, PortableFunction
+from ensue.version import package_file, package_text
 
 PROGRAM, SETTINGS, REQUIREMENTS = "predict.py", "config.json", "requirements.txt"
 CARRIED = "ensue_modules"
@@ -84,13 +84,13 @@ def program_files(programs: Sequence[str]) -> dict[str, str]:
     """A program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import."""
     found, left = {}, []
     for place, name in enumerate(programs):
-        text = (files("ensue.exchange.onnx") / "programs" / f"{name}.py").read_text(encoding="utf-8")
+        text = package_text(f"exchange/onnx/programs/{name}.py")
         found[f"{name}.py" if place else PROGRAM] = text
         left.append(text)
     while left:
         for path in _modules(left.pop()):
             if (name := f"{CARRIED}/{path}") not in found:
-                found[name] = (files("ensue") / path).read_text(encoding="utf-8")
+                found[name] = package_text(path)
                 left.append(found[name])
     return {name: _OURS.sub(rf"\1\2 {CARRIED}", text) for name, text in found.items()}
 
@@ -101,5 +101,5 @@ def _modules(text: str) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ensue":
             above = str(node.module).split(".")[1:]
             inside = ["/".join([*above, alias.name]) + ".py" for alias in node.names]
-            modules = [path for path in inside if (files("ensue") / path).is_file()]
+            modules = [path for path in inside if package_file(path).is_file()]
             yield from modules or ["/".join(above) + ".py"]

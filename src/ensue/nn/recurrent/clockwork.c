@@ -68,7 +68,7 @@ static void add_inputs(const shape *s, const part *m, int64_t row, const real *x
 }
 
 /* Rows `first` to `last` of y from x and the states h before. */
-int forward(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *h,
+PUBLIC int forward(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *h,
              const real *W, const real *U, const real *b, real *y) {
     int64_t d = s->d, ld = s->positions * d, each = most_packed(s, parts, d);
     real *W_parts = pack_parts(s, parts, W, s->d_in, 0, 1), *U_parts = pack_parts(s, parts, U, d, 1, 1);
@@ -121,7 +121,7 @@ static void end_errors(const part *m, int64_t works, const real *y, real *error,
 }
 
 /* Of rows `first` to `last`: the errors at the pre-activations, at x and, added to what is there, at h and the bias. */
-int backward(const shape *s, const part *parts, int64_t first, int64_t last, const real *y, const real *error_y,
+PUBLIC int backward(const shape *s, const part *parts, int64_t first, int64_t last, const real *y, const real *error_y,
               const real *W, const real *U, real *errors, real *error_x, real *error_h, real *error_b) {
     int64_t d = s->d, each = most_packed(s, parts, d);
     real *W_parts = pack_parts(s, parts, W, s->d_in, 0, 0), *U_parts = pack_parts(s, parts, U, d, 1, 0);
@@ -181,7 +181,7 @@ static void at_matrix(const shape *s, const part *m, int64_t first, int64_t last
 }
 
 /* Columns `first` to `last` of the errors at [W U]. */
-int at_matrices(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *y,
+PUBLIC int at_matrices(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *y,
                  const real *h, real *errors, real *error_W, real *error_U) {
     real *workspace = room(packed_size(BLOCK, last - first));
     if (!workspace)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
 from ensue.engine.storage import address
+from ensue.version import package_text
 
 PART = 32
 """Modules with fewer units share a product, since they would not fill the registers."""
@@ -74,7 +74,7 @@ def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
     """The compiled functions; None without a compiler, and for types other than float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         return None
-    return library((Path(__file__).parent / "clockwork.c").read_text(encoding="utf-8"), dtype)
+    return library(package_text("nn/recurrent/clockwork.c"), dtype)
 
 
 class ClockworkTurns(torch.autograd.Function):

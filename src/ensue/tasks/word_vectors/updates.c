@@ -120,9 +120,9 @@ INLINE void divide(real *h, int64_t count) {
 INLINE double nats(const loss *sum) { return sum->nats - log(sum->product); }
 
 /* The mean of the context's rows has to tell the word; each of these rows then moves by the whole step. */
-double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right, real *vectors,
-            real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold, const int32_t *other,
-            uint64_t size, uint64_t key, int64_t window, double rate) {
+PUBLIC double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
+                   real *vectors, real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold,
+                   const int32_t *other, uint64_t size, uint64_t key, int64_t window, double rate) {
     noise from = {threshold, other, size, key};
     subwords parts = {rows, starts};
     loss sum = {0, 1};
@@ -144,7 +144,7 @@ double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_t *left
 }
 
 /* The mean of the word's rows has to tell each word of the context, one after another. */
-double skip_gram(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
+PUBLIC double skip_gram(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
                  real *vectors, real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold,
                  const int32_t *other, uint64_t size, uint64_t key, int64_t window, double rate) {
     noise from = {threshold, other, size, key};
@@ -174,7 +174,7 @@ INLINE void step_by(real *at, real *square, real gradient) {
     *square += gradient * gradient;
 }
 
-double glove(int64_t first, int64_t last, const int32_t *of, const int32_t *near, const float *logarithm,
+PUBLIC double glove(int64_t first, int64_t last, const int32_t *of, const int32_t *near, const float *logarithm,
              const float *weight, real *vectors, real *contexts, real *biases, real *context_biases,
              real *vector_squares, real *context_squares, real *bias_squares, real *context_bias_squares, double rate) {
     double sum = 0;

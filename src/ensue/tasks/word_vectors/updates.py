@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
 from ensue.engine.storage import address
 from ensue.tasks.word_vectors.examples import NegativeSampling, WordExamples
+from ensue.version import package_text
 
 Reals = NDArray[np.floating]
 
@@ -98,7 +98,7 @@ def step_on_counts_in_numpy(
 @cache
 def functions(dimension: int, negatives: int, dtype: torch.dtype) -> ctypes.CDLL | None:
     """The compiled functions for vectors of this length; None without a compiler."""
-    text = (Path(__file__).parent / "updates.c").read_text(encoding="utf-8")
+    text = package_text("tasks/word_vectors/updates.c")
     found = library(text, dtype, (f"-DDIMENSION={dimension}", f"-DNEGATIVES={negatives}"))
     for name in ("cbow", "skip_gram", "glove") if found else ():
         getattr(found, name).restype = ctypes.c_double
