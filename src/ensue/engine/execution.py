@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
@@ -28,6 +27,7 @@ from ensue.engine.program import build
 from ensue.engine.runner import Runner
 from ensue.engine.snapshot import Snapshot, has_hooks
 from ensue.engine.trace import TracedStep, Untraceable, trace
+from ensue.engine.transforms import is_transformed
 from ensue.notices import say_once
 from ensue.types import State, leaves, map_state
 from ensue.version import package_text
@@ -88,12 +88,11 @@ def may_compile() -> bool:
 def passes(x: Tensor) -> ctypes.CDLL | None:
     """The functions of passes.c, if they may read `x` and tensors of its type: float32 or bfloat16, on a CPU.
 
-    None where nothing is compiled, and where somebody else wants to see operations: torch's compiler, `torch.func`,
-    a trace. Sizes are checked by whoever calls a function.
+    None where nothing is compiled, and inside of torch's transforms. Sizes are checked by whoever calls a function.
     """
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() or _get_current_dispatch_mode() is not None:
+    if is_transformed():
         return None
-    is_plain = type(x) is Tensor and torch._C._has_storage(x) and not torch._C._are_functorch_transforms_active()
+    is_plain = type(x) is Tensor and torch._C._has_storage(x)
     is_known = x.is_cpu and x.dtype in (torch.float32, torch.bfloat16) and not x.is_neg() and x.numel() > 0
     return _passes() if is_plain and is_known and may_compile() else None
 
@@ -113,8 +112,8 @@ def _passes() -> ctypes.CDLL | None:
 
 
 def folds() -> bool:
-    """Whether layers run step by step: True inside of `executing("fold")`, and of `torch.compile`."""
-    return _allowed.get() == "fold" or torch.compiler.is_compiling()
+    """Whether layers run step by step: True inside of `executing("fold")`, and of torch's transforms."""
+    return _allowed.get() == "fold" or is_transformed()
 
 
 def unroll(
@@ -133,7 +132,8 @@ def unroll(
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
         kept = cached_for(runner, lambda: PackedWeights(weights_of(layer, runner.trace)))
-        return runner(_before(layer, runner, x, state, packing, kept), packing, kept)
+        before = _before(layer, runner, x, state, packing, kept)
+        return runner(before, packing, kept, parameters=_parameters(layer, runner.trace))
 
     return _packed(layer, _runner(layer) if runner is None else runner, x, state, mask, run)
 
@@ -159,7 +159,8 @@ def unroll_fed(
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
         given = [*map(packing.sorted, of_rows), *others]
         given = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in given]
-        return run_fed(runner, packing, _before(layer, runner, x, state, packing), make, given)
+        before, parameters = _before(layer, runner, x, state, packing), _parameters(layer, runner.trace)
+        return run_fed(runner, packing, before, make, given, parameters)
 
     return _packed(layer, _runner(layer), x, state, mask, run)
 
@@ -264,10 +265,10 @@ def _before(
 
 def weights_of(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
     """The vectors and matrices of a traced step."""
-    values: dict[int, Any] = dict(trace.constants)
-    for name, key in trace.parameters.items():
-        values[key] = attrgetter(name)(layer)
-    for call in trace.once:
-        call.run(values)
+    values = trace.values(_parameters(layer, trace))
     matrices = [matrix.of(values[matrix.key]) for matrix in trace.matrices]
     return [*(values[key].reshape(1, -1).contiguous() for key in trace.vectors), *matrices]
+
+
+def _parameters(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
+    return [attrgetter(name)(layer) for name in trace.parameters]

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ensue.engine.packing import Packing
 from ensue.engine.program import Array
-from ensue.engine.runner import Runner, Values
+from ensue.engine.runner import Runner, Values, folded
 from ensue.engine.storage import Arrays, Storage
+from ensue.engine.transforms import gradients_of, needs_history
 
 
 class Feedback(ABC):
@@ -26,7 +26,10 @@ class Feedback(ABC):
 
     @abstractmethod
     def forward(self, t: int, h: Tensor) -> Tensor:
-        """From the outputs h (rows, d) of position t to what is fed to the next position, (rows, d_fed)."""
+        """From the outputs h (rows, d) of position t to what is fed to the next position, (rows, d_fed).
+
+        In torch operations that autograd can follow; with gradients enabled, nothing is kept for `backward`.
+        """
 
     @abstractmethod
     def backward(self, t: int, h: Tensor, y: Tensor, error: Tensor) -> Tensor:
@@ -42,14 +45,20 @@ Maker = Callable[[Sequence[Tensor], Packing], Feedback]
 
 
 def run_fed(
-    runner: Runner, packing: Packing, tensors: Sequence[Tensor], make: Maker, others: Sequence[Tensor]
+    runner: Runner,
+    packing: Packing,
+    tensors: Sequence[Tensor],
+    make: Maker,
+    others: Sequence[Tensor],
+    parameters: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
     """The inputs fed at each position (N, d_fed), and the final states, the first of which is the input fed last.
 
-    `tensors` are those of the runner, `others` those of the feedback.
+    `tensors` are those of the runner, `others` those of the feedback; `parameters` as in `Runner.__call__`.
     """
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *others)):
-        return _FedRecurrence.apply(runner, packing, make, len(tensors), *tensors, *others)  # type: ignore[no-any-return, no-untyped-call]
+        counts = len(tensors), len(others)
+        return _FedRecurrence.apply(runner, packing, make, counts, *tensors, *others, *parameters)  # type: ignore[no-any-return, no-untyped-call]
     return _forward(runner, packing, tensors, make(others, packing), keep=False)[:-2]
 
 
@@ -78,22 +87,33 @@ def _forward(
 class _FedRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, runner: Runner, packing: Packing, make: Maker, count: int, *tensors: Tensor
+        ctx: Any, runner: Runner, packing: Packing, make: Maker, counts: tuple[int, int], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.feedback = make(tensors[count:], packing)
+        count, end = counts[0], sum(counts)
+        ctx.feedback = make(tensors[count:end], packing)
         *results, h, ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)
-        ctx.runner, ctx.packing, ctx.make, ctx.count = runner, packing, make, count
+        ctx.runner, ctx.packing, ctx.make, ctx.counts = runner, packing, make, (count, end)
         ctx.save_for_backward(*tensors, results[0], h)
         return tuple(results)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
-        runner, packing, count = ctx.runner, ctx.packing, ctx.count
+        runner, packing, (count, end) = ctx.runner, ctx.packing, ctx.counts
         *tensors, fed, h = ctx.saved_tensors
         values = Values.of(tensors[:count], runner.trace)
+        if needs_history():
+            states = 1 + len(values.states)
+
+            def reference(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+                others, parameters = rest[states - 1 : states - 1 + end - count], rest[states - 1 + end - count :]
+                feedback = make(others, packing)
+                return folded(runner.trace, packing, x, rest[: states - 1], parameters, feedback.forward)
+
+            make = ctx.make
+            found = gradients_of(reference, [*tensors[:states], *tensors[count:]], errors)
+            return None, None, None, None, *found[:states], *[None] * (count - states), *found[states:]
         if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
-            ctx.feedback = ctx.make(tensors[count:], packing)
+            ctx.feedback = ctx.make(tensors[count:end], packing)
             ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)[-1]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(h)}, None
         needed = Values.of(ctx.needs_input_grad[4 : 4 + count], runner.trace)
@@ -108,4 +128,4 @@ class _FedRecurrence(torch.autograd.Function):
             error.zero_()  # what was fed is made here; nothing of it is carried on
 
         found = runner.backward(values, packing, arrays, [at_h, *at_states], needed, feed_back)
-        return None, None, None, None, *found, *ctx.feedback.gradients()
+        return None, None, None, None, *found, *ctx.feedback.gradients(), *[None] * (len(tensors) - end)

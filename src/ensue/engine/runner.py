@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ensue.engine.c_passes import CompiledPasses
 from ensue.engine.cached_weights import PackedWeights
@@ -24,6 +23,7 @@ from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.storage import Arrays, Finals, Storage, room
 from ensue.engine.trace import TracedStep
+from ensue.engine.transforms import gradients_of, needs_history
 
 Item = TypeVar("Item")
 AmongArrays = Callable[[Arrays, int], None]
@@ -70,11 +70,19 @@ class Runner:
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
     def __call__(
-        self, tensors: Sequence[Tensor], packing: Packing, kept: PackedWeights | None = None
+        self,
+        tensors: Sequence[Tensor],
+        packing: Packing,
+        kept: PackedWeights | None = None,
+        *,
+        parameters: Sequence[Tensor],
     ) -> tuple[Tensor, ...]:
-        """The outputs (N, d_out) and the final states (B, width). `kept` is for weights that are held."""
+        """The outputs (N, d_out) and the final states (B, width). `kept` is for weights that are held.
+
+        `parameters` are what the step reads of its layer: gradients of gradients go there, past `tensors`.
+        """
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return _Recurrence.apply(self, packing, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+            return _Recurrence.apply(self, packing, *tensors, *parameters)  # type: ignore[no-any-return, no-untyped-call]
         output, finals, _ = self.forward(Values.of(tensors, self.trace), packing, keep=False, kept=kept)
         return (output, *finals)
 
@@ -241,23 +249,57 @@ def _features(tensor: Tensor, view: View) -> Tensor:
     return tensor[:, view.start : view.start + view.width]
 
 
+def folded(
+    trace: TracedStep,
+    packing: Packing,
+    x: Tensor,
+    states: Sequence[Tensor],
+    parameters: Sequence[Tensor],
+    feed: Callable[[int, Tensor], Tensor] | None = None,
+) -> tuple[Tensor, ...]:
+    """The packed outputs and the final states, position by position under autograd.
+
+    With `feed`, which gives from the output of a position what is fed to the next, the outputs are what was fed.
+    """
+    values, outputs, ended = trace.values(parameters), [], []
+    for t, (begin, count) in enumerate(zip(packing.begins.tolist(), packing.counts.tolist(), strict=True)):
+        ended.append([state[count:] for state in states])
+        y, *states = trace.step(values, x[begin : begin + count], [state[:count] for state in states])
+        if feed is not None:
+            y = states[0] = feed(t, y)
+        outputs.append(y)
+    finals = [torch.cat(rows) for rows in zip(states, *reversed(ended), strict=True)]
+    return (torch.cat(outputs), *finals)
+
+
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, runner: Runner, packing: Packing, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """`tensors` are those of `Runner.forward`, then the parameters."""
         output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.trace), packing, keep=True)
         ctx.runner, ctx.packing = runner, packing
         ctx.save_for_backward(*tensors, output)
         return (output, *finals)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
         runner: Runner = ctx.runner
         *tensors, output = ctx.saved_tensors
         values = Values.of(tensors, runner.trace)
+        states = 1 + len(values.states)
+        others = states + len(values.vectors) + len(values.matrices)
+        nothing: list[Tensor | None] = [None] * (len(tensors) - states)
+        if needs_history():
+
+            def reference(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+                return folded(runner.trace, ctx.packing, x, rest[: states - 1], rest[states - 1 :])
+
+            found = gradients_of(reference, [*tensors[:states], *tensors[others:]], errors)
+            return None, None, *found[:states], *nothing[: others - states], *found[states:]
         if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
             ctx.arrays = runner.forward(values, ctx.packing, keep=True)[2]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
         needed = Values.of(ctx.needs_input_grad[2:], runner.trace)
         errors = tuple(error.resolve_neg().contiguous() for error in errors)
-        return None, None, *runner.backward(values, ctx.packing, arrays, errors, needed)
+        found = runner.backward(values, ctx.packing, arrays, errors, needed)
+        return None, None, *found, *nothing[: len(tensors) - others]

@@ -43,9 +43,10 @@ class Call:
     kwargs: dict[str, Any]
     results: Sequence[int]
 
-    def run(self, values: dict[int, Any]) -> None:
-        """Once more, on `values`, where its results are put."""
-        found = self.function(*_with_tensors(self.args, values), **_with_tensors(self.kwargs, values))
+    def run(self, values: dict[int, Any], rows: tuple[int, int] = (0, 0)) -> None:
+        """Once more, on `values`, where its results are put; `rows` were traced, and are there now."""
+        args, kwargs = _mapped((self.args, self.kwargs), lambda part: _now(part, values, *rows))
+        found = self.function(*args, **kwargs)
         for key, result in zip(self.results, found if isinstance(found, (tuple, list)) else (found,), strict=True):
             values[key] = result
 
@@ -73,12 +74,38 @@ class TracedStep:
     constants: dict[int, Tensor]
     once: list[Call]
     """Operations on parameters alone."""
+    calls: list[Call]
+    """All other operations."""
+    rows: int
+    """Number of rows that they were recorded with."""
+    keys: tuple[list[int], list[int]]
+    """Those of x and the states, and those of the output and the states after."""
     vectors: list[int]
     matrices: list[Matrix]
     output: Node
     states: list[Node]
     """The leaves of the state after the step."""
-    state_widths: list[int]
+    shapes: list[torch.Size]
+    """Those of the states."""
+
+    @property
+    def state_widths(self) -> list[int]:
+        return [shape[1:].numel() for shape in self.shapes]
+
+    def values(self, parameters: Sequence[Tensor]) -> dict[int, Any]:
+        """All that is computed before the first position."""
+        values: dict[int, Any] = {**self.constants, **dict(zip(self.parameters.values(), parameters, strict=True))}
+        for call in self.once:
+            call.run(values)
+        return values
+
+    def step(self, values: dict[int, Any], x_t: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+        """The output and the states (rows, width) after a position, by the recorded operations, under autograd."""
+        before = [state.view(-1, *shape[1:]) for state, shape in zip(states, self.shapes, strict=True)]
+        values = {**values, **dict(zip(self.keys[0], [x_t, *before], strict=True))}
+        for call in self.calls:
+            call.run(values, (self.rows, len(x_t)))
+        return [values[key].flatten(1) for key in self.keys[1]]
 
     @cached_property
     def structure(self) -> tuple[object, ...]:
@@ -136,7 +163,7 @@ class _Recording:
 
     It stands in a class of its own, since torch wraps the method of that name in the class of a mode itself, so that
     `torch.compile` keeps out of it; and the wrapper imports the whole compiler, seconds of it, at its first call.
-    `unroll` asks `is_compiling` before it traces.
+    `unroll` asks `is_transformed` before it traces.
     """
 
     def __init__(self) -> None:
@@ -158,6 +185,8 @@ class _Lowering(Nodes):
 
     def __init__(self, rows: int, named: dict[str, Tensor], x_t: Tensor, before: list[Tensor]) -> None:
         self.rows, self.graph = rows, Graph()
+        self.calls: list[Call] = []
+        self.given = [id(x_t), *map(id, before)]
         self.kept: list[Any] = [named, x_t, before]  # alive, so that no other tensor gets the id of one of them
         self.dtype = x_t.dtype
         self.parameters = {name: id(tensor) for name, tensor in named.items()}
@@ -189,12 +218,13 @@ class _Lowering(Nodes):
             raise Untraceable("a number read out of a tensor, on which its course may depend")
         if name not in FREE_OF_ROWS and self.rows in _numbers((args, kwargs)):
             raise Untraceable(f"{name} with the number of rows written into it")
+        call = Call(function, _with_keys(args), _with_keys(kwargs), [id(result) for result in results])
         if any(id(tensor) in self.nodes for tensor in tensors):
             self._add_nodes(name, args, kwargs, results)
+            self.calls.append(call)
         elif torch.Tag.nondeterministic_seeded in function.tags:
             raise Untraceable(f"{name}, which draws random numbers")
         else:
-            call = Call(function, _with_keys(args), _with_keys(kwargs), [id(result) for result in results])
             self.once.append(call)
             self.fixed.update(call.results)
 
@@ -252,8 +282,8 @@ class _Lowering(Nodes):
         read |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
         parameters = {name: key for name, key in self.parameters.items() if key in read}
         return TracedStep(
-            self.graph, parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
-            [shape[1:].numel() for shape in self.shapes],
+            self.graph, parameters, self.constants, self.once, self.calls, self.rows,
+            (self.given, [id(result) for result in results]), self.vectors, self.matrices, output, states, self.shapes,
         )  # fmt: skip
 
 
@@ -291,5 +321,8 @@ def _with_keys(value: Any) -> Any:
     return _mapped(value, lambda part: TensorKey(id(part)) if isinstance(part, Tensor) else part)
 
 
-def _with_tensors(value: Any, values: dict[int, Any]) -> Any:
-    return _mapped(value, lambda part: values[part.key] if isinstance(part, TensorKey) else part)
+def _now(value: Any, values: dict[int, Any], rows: int, rows_now: int) -> Any:
+    """An argument of a recorded call as it is now: a tensor by its key, the number of rows."""
+    if isinstance(value, TensorKey):
+        return values[value.key]
+    return rows_now if rows and type(value) is int and value == rows else value

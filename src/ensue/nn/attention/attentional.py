@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ensue.engine import Feedback, Packing, has_hooks, unroll_fed
 from ensue.nn.attention.cross import AdditiveAttention, BilinearAttention, CrossAttention, DotAttention
-from ensue.nn.attention.scores import add_errors, scores_of
+from ensue.nn.attention.scores import add_errors, additive_scores
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, Shared, State, select_rows
@@ -52,13 +52,13 @@ class AttentionFeedback(Feedback):
         rows = len(h)
         keys, values, padding = self.keys[:rows], self.values[:rows], self.padding[:rows]
         q = h if self.u is None else h @ self.u.t()
-        scores = self._product(keys, q) if self.v is None else scores_of(q.unsqueeze(1), keys, self.v[0]).squeeze(1)
-        scores.masked_fill_(padding, torch.finfo(scores.dtype).min)
-        a = self.weights[t, :rows] = scores.softmax(1).masked_fill_(padding, 0.0)
-        self.queries[t, :rows] = q
-        joined = self._packed(self.joined, t, rows)
-        torch.cat((torch.bmm(a.unsqueeze(1), values).squeeze(1), h), dim=1, out=joined)
-        return (joined @ self.w.t()).tanh_()
+        scores = self._product(keys, q) if self.v is None else additive_scores(q.unsqueeze(1), keys, self.v[0])[:, 0]
+        a = scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(1).masked_fill(padding, 0.0)
+        joined = torch.cat((torch.bmm(a.unsqueeze(1), values).squeeze(1), h), dim=1)
+        if not torch.is_grad_enabled():
+            self.weights[t, :rows], self.queries[t, :rows] = a, q
+            self._packed(self.joined, t, rows).copy_(joined)
+        return torch.tanh(joined @ self.w.t())
 
     def backward(self, t: int, h: Tensor, y: Tensor, error: Tensor) -> Tensor:
         rows = len(h)

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
 from ensue.engine.storage import address
+from ensue.engine.transforms import gradients_of, is_transformed, needs_history
 from ensue.nn.draws import draws_for_others, dropped
 from ensue.types import at_least_float32
 
@@ -160,11 +160,17 @@ def additive_scores(
     """`vector · tanh(query + key)` for each query at each key; in float32 at least."""
     dtype = at_least_float32(torch.promote_types(queries.dtype, keys.dtype))
     given = queries.to(dtype), keys.to(dtype), vector.to(dtype)
-    scores: Tensor = _AdditiveScores.apply(*given)  # type: ignore[no-untyped-call]
+    with torch.autocast(queries.device.type, enabled=False):
+        scores: Tensor = (_plain_scores if is_transformed() else _AdditiveScores.apply)(*given)
     return scores
 
 
-def scores_of(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+def _plain_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """All at once, under autograd."""
+    return torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1)) @ vector
+
+
+def _scores_in_blocks(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """The scores, without a history."""
     texts, length, _ = queries.shape
     scores = queries.new_empty(texts, length, keys.shape[1])
@@ -206,13 +212,13 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, vector)
-        with torch.autocast(queries.device.type, enabled=False):
-            return scores_of(queries, keys, vector)
+        return _scores_in_blocks(queries, keys, vector)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, at_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, at_scores: Tensor) -> Any:  # type: ignore[override]
         queries, keys, vector = ctx.saved_tensors
+        if needs_history():
+            return tuple(gradients_of(_plain_scores, ctx.saved_tensors, [at_scores]))
         at_keys, at_vector = torch.zeros_like(keys), torch.zeros_like(vector)
         with torch.autocast(queries.device.type, enabled=False):
             at_queries = add_errors(queries, keys, vector, at_scores, at_keys=at_keys, at_vector=at_vector)

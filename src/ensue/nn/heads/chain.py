@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ensue.engine.transforms import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY
 from ensue.nn.layer import blank
@@ -52,13 +53,13 @@ def log_partition(
     end: Float[Tensor, " K"],
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """`log Σ_y exp score(y)` in nats; -inf if every path is illegal. Differentiable once."""
+    """`log Σ_y exp score(y)` in nats; -inf if every path is illegal."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
         with torch.no_grad():
-            sums = _sums(scores, mask)
+            sums = None if is_transformed() else _sums(scores, mask)
         if sums is None:
             return _log_partition_in_logs(scores, mask).to(dtype)
         total: Tensor = _LogPartition.apply(*scores, sums)  # type: ignore[no-untyped-call]
@@ -141,12 +142,15 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, sums: _Sums) -> Tensor:
         ctx.sums, ctx.dtypes = sums, [part.dtype for part in (emissions, start, transitions, end)]
+        ctx.save_for_backward(emissions, start, transitions, end, sums.mask)
         return sums.log_partition.clone()  # an output that is held by its own node would never be freed
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        if torch.is_grad_enabled():
-            raise RuntimeError("log_partition is differentiable once")
+        if needs_history():
+            *given, mask = ctx.saved_tensors
+            reference = lambda *scores: _log_partition_in_logs(_Scores(*scores), mask)  # noqa: E731
+            return (*gradients_of(reference, given, [upstream]), None)
         sums: _Sums = ctx.sums
         suffixes = sums.suffixes(upstream)
         pairs = sums.pairs * (sums.through[:-1, 0].flatten(0, 1).t() @ suffixes[1:].flatten(0, 1))

@@ -12,6 +12,7 @@ are read as float32, a block at a time. Exponentials, nats and sums over blocks 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
 from ensue.engine.storage import address
+from ensue.engine.transforms import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect
 from ensue.types import at_least_float32
 
@@ -56,6 +58,8 @@ def linear_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     if not torch.is_grad_enabled():
         h, weight, bias = h.detach(), weight.detach(), bias.detach()
+    if is_transformed():
+        return _plain(h, weight, bias, targets, label_smoothing)
     total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype, label_smoothing)  # type: ignore[no-untyped-call]
     return total
 
@@ -75,30 +79,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = ctx.gradients
-        if torch.is_grad_enabled():
-            h, weight, bias, targets = ctx.saved_tensors
-            gradients = _differentiable(h, weight, bias, targets, ctx.smoothing)
-        return (*(gradient * upstream[0].to(gradient.dtype) for gradient in gradients), None, None, None)
+        if needs_history():
+            *given, targets = ctx.saved_tensors
+            reference = partial(_plain, targets=targets, smoothing=ctx.smoothing)
+            return (*gradients_of(reference, given, upstream), None, None, None)
+        return (*(gradient * upstream[0].to(gradient.dtype) for gradient in ctx.gradients), None, None, None)
 
 
-def _differentiable(
-    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients as functions of h, weight and bias, for a gradient of them (`create_graph=True`)."""
-    with torch.autocast(h.device.type, enabled=False):
-        dtype = at_least_float32(weight.dtype)
-        h_exact, weight_exact = h.to(dtype), weight.to(dtype)
-        p = torch.softmax(F.linear(h_exact, weight_exact, bias.to(dtype)), dim=1)
-        wanted = torch.full_like(p, smoothing / p.shape[1]).scatter_add(
-            1, targets.unsqueeze(1), p.new_full((len(p), 1), 1 - smoothing)
-        )
-        dlogits = p - wanted
-        return (
-            (dlogits @ weight_exact).to(h.dtype),
-            (dlogits.t() @ h_exact).to(weight.dtype),
-            dlogits.sum(0).to(bias.dtype),
-        )
+def _plain(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """The same with all logits, under autograd."""
+    dtype = at_least_float32(weight.dtype)
+    logits = F.linear(h.to(dtype), weight.to(dtype), bias.to(dtype))
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
 def _chunked(

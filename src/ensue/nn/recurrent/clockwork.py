@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import may_compile
+from ensue.engine import folds, may_compile
 from ensue.nn.layer import Recurrent, blank
 from ensue.nn.recurrent.clockwork_turns import ClockworkTurns, functions, turns_of
 from ensue.nn.recurrent.elman import ElmanState
@@ -87,7 +87,7 @@ class Clockwork(Recurrent):
     ) -> tuple[Float[Tensor, "B T d_out"], ClockworkState]:
         """In C, which skips resting modules, if the clocks of all rows agree up to multiples of the longest period.
         Otherwise all units are computed at every position."""
-        if is_watched(self):
+        if folds() or is_watched(self):
             return self.fold(x, state, mask=mask)
         h, clock = self.init_state(len(x)) if state is None else state
         x, lengths = blank(x, mask), x.shape[1] if mask is None else mask.sum(1)
@@ -116,8 +116,7 @@ class Clockwork(Recurrent):
         """
         fits = x.shape[2] == self.d_in and h.shape == (len(x), self.d_out) and x.numel() > 0
         alike = {(tensor.dtype, tensor.device) for tensor in (x, h, self.bias)} == {(x.dtype, torch.device("cpu"))}
-        is_free = may_compile() and not torch.compiler.is_compiling()
-        return fits and alike and is_free and functions(x.dtype) is not None
+        return fits and alike and may_compile() and functions(x.dtype) is not None
 
     def _all_at_once(self, x: Tensor, h: Tensor, clock: Tensor, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
         """`fold`, with the products of x and the working modules computed for all positions beforehand."""

@@ -11,12 +11,13 @@ from functools import cache, lru_cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
 from ensue.engine.storage import address
+from ensue.engine.transforms import gradients_of, needs_history
 from ensue.version import package_text
 
 PART = 32
@@ -28,6 +29,7 @@ class Turns:
 
     def __init__(self, periods: tuple[int, ...], size: int, start: int, extents: tuple[int, int, int]) -> None:
         batch, positions, d_in = extents
+        self.start, self.period = start, torch.tensor(periods).repeat_interleave(size)
         several = min(len(periods), -(-PART // size))
         numbers, errors = [], 0
         for k in range(0, len(periods), several):
@@ -65,6 +67,15 @@ class Turns:
 
         in_parts(rows, work, most=None if sums is None else len(parts))
 
+    def folded(self, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """What `ClockworkTurns` gives, position by position under autograd."""
+        U, outputs = U * (self.period >= self.period.unsqueeze(1)), []
+        for t, x_t in enumerate(x.unbind(1), self.start):
+            candidate = torch.tanh(F.linear(x_t, W, b) + F.linear(h, U))
+            h = torch.where(t % self.period == 0, candidate, h)
+            outputs.append(h)
+        return torch.stack(outputs, 1), h
+
 
 turns_of = lru_cache(Turns)
 
@@ -83,19 +94,22 @@ class ClockworkTurns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, turns: Turns, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs (B, T, d) and the state after the last position (B, d)."""
-        x, h, W, U, b = (tensor.resolve_neg().contiguous() for tensor in (x, h, W, U, b))
+        given = x, h, W, U, b
+        x, h, W, U, b = (tensor.resolve_neg().contiguous() for tensor in given)
         y = x.new_empty(*x.shape[:2], h.shape[1])
         turns.run("forward", len(x), {"x": x, "h": h, "W": W, "U": U, "b": b, "y": y})
         ctx.turns = turns
-        ctx.save_for_backward(x, h, W, U, y)
+        ctx.save_for_backward(*given, y)
         ctx.set_materialize_grads(False)
         return y, y[:, -1].clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, error: Tensor | None, at_end: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, error: Tensor | None, at_end: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of x, h, W, U and b."""
-        x, h, W, U, y = ctx.saved_tensors
+        *given, y = ctx.saved_tensors
+        if needs_history():
+            return None, *gradients_of(ctx.turns.folded, given, [error, at_end])
+        x, h, W, U, _ = (tensor.resolve_neg().contiguous() for tensor in given)
         error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
         at_h = (
             torch.zeros_like(h) if at_end is None else at_end.resolve_neg().clone(memory_format=torch.contiguous_format)

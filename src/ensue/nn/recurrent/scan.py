@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ensue.engine.transforms import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 
 GPU_CHUNK = 4
@@ -57,21 +57,30 @@ def scan_any(a: Tensor, b: Tensor, start: Tensor, mask: Tensor | None) -> Tensor
     """`scan` without its checks, of complex numbers too: a and h are conjugated in the gradient, as torch has it."""
     if mask is not None:
         a, b = torch.where(mask.unsqueeze(-1), a, 1.0), torch.where(mask.unsqueeze(-1), b, 0.0)
-    h: Tensor = _Scan.apply(a, b, start)  # type: ignore[no-untyped-call]
+    h: Tensor = (_in_order if is_transformed() else _Scan.apply)(a, b, start)
     return h
+
+
+def _in_order(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """The scan position by position under autograd."""
+    hs = [start]
+    for a_t, b_t in zip(a.unbind(1), b.unbind(1), strict=True):
+        hs.append(torch.addcmul(b_t, a_t, hs[-1]))
+    return torch.stack(hs, 1)[:, 1:]
 
 
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
         h = _forward(a, b, start)
-        ctx.save_for_backward(a, start, h)
+        ctx.save_for_backward(a, b, start, h)
         return h
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, dh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        a, start, h = ctx.saved_tensors
+    def backward(ctx: Any, dh: Tensor) -> Any:  # type: ignore[override]
+        a, b, start, h = ctx.saved_tensors
+        if needs_history():
+            return tuple(gradients_of(_in_order, (a, b, start), [dh]))
         return _backward(a, start, h, dh)
 
 

@@ -1,0 +1,184 @@
+"""Gradients of gradients: of every layer, and of every autograd function that has a backward pass of its own."""
+
+import importlib.util
+import inspect
+import pkgutil
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import ensue
+from engine.twins import needs_compiler
+from ensue.engine import executing
+from ensue.nn import LSTM, Clockwork, DotAttention, MinGRU, SequenceLayer
+from ensue.nn.attention.positions import turned
+from ensue.nn.attention.scores import additive_scores, attention_weights
+from ensue.nn.heads.chain import log_partition
+from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
+from ensue.nn.recurrent.scan import scan
+from ensue.testing.laws import MASK, Subject, inputs, numbers, random, real, start
+from ensue.types import Memory
+
+from .table import CASES, feeding
+
+
+def bent(y: Tensor) -> Tensor:
+    return y.square()
+
+
+def flat(y: Tensor) -> Tensor:
+    """Its gradient by y is constant."""
+    return y
+
+
+def gradients(layer: SequenceLayer, x: Tensor, of: Callable[[Tensor], Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """The sources and the gradients by them, with a history."""
+    y, final = layer(x, start(layer), mask=MASK)
+    total = sum((of(part) * random(*part.shape, seed=7)).sum() for part in (real(y), *numbers(final)))
+    sources = [x, *layer.parameters()]
+    return sources, list(torch.autograd.grad(total, sources, create_graph=True, materialize_grads=True))
+
+
+def penalized(layer: SequenceLayer, of: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """The gradients of a gradient penalty."""
+    sources, found = gradients(layer, inputs(layer), of)
+    penalty = sum(part.square().sum() for part in found)
+    if not penalty.requires_grad:
+        return []
+    return list(torch.autograd.grad(penalty, sources, allow_unused=True, materialize_grads=True))
+
+
+def product_with_hessian(layer: SequenceLayer) -> list[Tensor]:
+    sources, found = gradients(layer, inputs(layer), bent)
+    along = sum((part * random(*part.shape, seed=9)).sum() for part in found)
+    return list(torch.autograd.grad(along, sources, allow_unused=True, materialize_grads=True))
+
+
+def differences(layer: SequenceLayer, step: float = 1e-6) -> list[Tensor]:
+    """The product with the Hessian, from gradients at two points."""
+    ends = []
+    for side in (step, -step):
+        x = inputs(layer)
+        moved = {name: (p + side * random(*p.shape, seed=9)).detach() for name, p in layer.named_parameters()}
+        with torch.no_grad():
+            x += side * random(*x.shape, seed=9)
+            before = {name: p.clone() for name, p in layer.named_parameters()}
+            layer.load_state_dict(moved, strict=False)
+        ends.append([part.detach() for part in gradients(layer, x, bent)[1]])
+        layer.load_state_dict(before, strict=False)
+    return [(upper - lower) / (2 * step) for upper, lower in zip(*ends, strict=True)]
+
+
+def check_second_derivatives(subject: Subject) -> None:
+    """On torch's attention by products: its fused kernels refuse a second derivative, in a line."""
+    layer = subject.build()
+    with sdpa_kernel(SDPBackend.MATH):
+        compare(layer)
+
+
+def compare(layer: SequenceLayer) -> None:
+    for of in (bent, flat):
+        with executing("fold"):
+            expected = penalized(layer, of)
+        torch.testing.assert_close(penalized(layer, of), expected)
+    torch.testing.assert_close(product_with_hessian(layer), differences(layer), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("subject", CASES)
+def test_second_derivatives_of_layers(subject: Subject) -> None:
+    check_second_derivatives(subject)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("subject", CASES)
+def test_second_derivatives_without_a_compiler(subject: Subject) -> None:
+    with executing("plain"):
+        check_second_derivatives(subject)
+
+
+def d(*shape: int, seed: int = 1) -> Tensor:
+    return random(*shape, seed=seed).requires_grad_()
+
+
+def of_layer(layer: SequenceLayer, x: Tensor) -> Tensor:
+    layer = layer.double().eval()
+    memory = None if layer.d_memory is None else Memory(random(len(x), 3, layer.d_memory))
+    y, _ = layer(x, layer.init_state(len(x), memory))
+    return y
+
+
+TARGETS = torch.tensor([1, 0, 2])
+FUNCTIONS: dict[str, Callable[[], tuple[Callable[..., Tensor], list[Tensor]]]] = {
+    "_Recurrence": lambda: (partial(of_layer, LSTM(2, 3)), [d(2, 3, 2)]),
+    "_FedRecurrence": lambda: (partial(of_layer, feeding()), [d(2, 2, feeding().d_in)]),
+    "ClockworkTurns": lambda: (partial(of_layer, Clockwork(2, 4, periods=(1, 2))), [d(2, 5, 2)]),
+    "_Scan": lambda: (scan, [d(2, 3, 2), d(2, 3, 2, seed=2), d(2, 2)]),
+    "_AdditiveScores": lambda: (additive_scores, [d(2, 2, 3), d(2, 4, 3, seed=2), d(3)]),
+    "_LogPartition": lambda: (log_partition, [d(2, 3, 3), d(3), d(3, 3), d(3, seed=2)]),
+    "_LinearCrossEntropy": lambda: (
+        lambda h, weight, bias: linear_cross_entropy(h, weight, bias, TARGETS, label_smoothing=0.1),
+        [d(3, 2), d(4, 2), d(4)],
+    ),
+    "_Weights": lambda: (lambda x: attention_weights(x.float(), None, 0.5).double(), [d(2, 1, 3, 4)]),
+    "_Turned": lambda: (
+        lambda x: turned((random(2, 3, 1).float(), random(2, 3, 1).float()), x.float())[0].double() ** 2,
+        [d(2, 1, 3, 2)],
+    ),
+}
+"""A function of real numbers for each autograd function of the package, through which it runs."""
+
+
+@cache
+def modules() -> list[str]:
+    return [module.name for module in pkgutil.walk_packages(ensue.__path__, "ensue.")]
+
+
+def source(module: str) -> str:
+    place = (importlib.util.find_spec(module) or pytest.fail(module)).origin
+    assert place is not None
+    return Path(place).read_text(encoding="utf-8")
+
+
+@cache
+def autograd_functions() -> set[type]:
+    """Those of all modules of the package."""
+    names = [name for name in modules() if "autograd.Function" in source(name)]
+    found = {kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)}
+    return {kind for kind in found if issubclass(kind, torch.autograd.Function)}
+
+
+def test_every_autograd_function_is_in_the_table() -> None:
+    assert {kind.__name__ for kind in autograd_functions()} == FUNCTIONS.keys()
+    assert not [name for name in modules() if "once_differentiable" in source(name)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives_of_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (kind,) = (kind for kind in autograd_functions() if kind.__name__ == name)
+    ran: list[str] = []
+    forward = kind.forward
+    monkeypatch.setattr(kind, "forward", staticmethod(lambda *args: ran.append(name) or forward(*args)))
+    function, sources = FUNCTIONS[name]()
+    tolerances = (
+        {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2} if name in ("_Weights", "_Turned") else {}
+    )  # in float32 alone
+    assert torch.autograd.gradgradcheck(function, sources, **tolerances)
+    assert ran
+
+
+def test_fused_attention_refuses_a_second_derivative() -> None:
+    with pytest.raises(RuntimeError, match=r"derivative for .* is not implemented"):
+        compare(Subject("dot attention", lambda: DotAttention(3, 3)).build())
+
+
+def test_a_backward_pass_without_a_history_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `once_differentiable` has it."""
+    monkeypatch.setattr("ensue.engine.runner.needs_history", lambda: False)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_second_derivatives(Subject("lstm", lambda: MinGRU(3, 4)))
