@@ -16,7 +16,7 @@ from ensue.recipe.tables import TuningRecipe
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import bytes_of
-from ensue.tasks.contract.data_set import fingerprints
+from ensue.tasks.contract.data_set import fingerprints_of
 from ensue.tasks.contract.job import Job
 from ensue.types import leaves
 from ensue.version import VERSION
@@ -56,10 +56,14 @@ def facts(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) ->
     found = {f"recipe: {key}": value for key, value in recipe.values().items()}
     found |= {"ensue": VERSION, "torch": torch.__version__, "the run directory": str(run.path.absolute())}
     found["the newest checkpoint"] = next((path.name for path in complete_checkpoints(run.checkpoints)[::-1]), "none")
-    found["the training data"] = job.fingerprint
-    held_out = fingerprints(recipe.data)
-    parts = {"the validation data": "valid", "the test data": "test", "the teacher's answers": "teacher"}
-    found |= {name: held_out.get(key, "") for name, key in parts.items()}
+    digests = fingerprints_of(job)
+    parts = {
+        "the training data": "train",
+        "the validation data": "valid",
+        "the test data": "test",
+        "the teacher's answers": "teacher",
+    }
+    found |= {name: digests.get(key, "") for name, key in parts.items()}
     files = json.dumps(job.parts.files(), sort_keys=True, default=str)
     found["vocabularies and labels"] = hashlib.sha256(files.encode()).hexdigest()
     found["the initial weights"] = _digest(model)

@@ -31,7 +31,7 @@ from ensue.runs.pictures import draw_curve, made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry
-from ensue.tasks.contract.data_set import fingerprints
+from ensue.tasks.contract.data_set import fingerprints_of
 from ensue.tasks.contract.job import Job
 from ensue.training.agreement import check_together
 from ensue.training.device import computing
@@ -139,10 +139,11 @@ def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *
         raise RunError(f"{run.path}: another process has trained here in the meantime")
     run.clear()
     origins = copy_origins(run, job.origins)
+    digests = fingerprints_of(job)
     config = {
         **job.config(),
-        "text": job.fingerprint,
-        "held_out": fingerprints(recipe.data),
+        "text": digests.pop("train"),
+        "held_out": digests,
         "draws": DRAWS,
         "origins": origins,
         "runtime": runtime.model_dump(),
@@ -197,10 +198,11 @@ def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
 
 def _check_data(run: RunDirectory, recipe: Recipe, job: Job[Any]) -> None:
     """Raises RunError for data that are not those with which the run began, wherever they are now."""
-    now = {"train": job.fingerprint, **fingerprints(recipe.data)}
+    now = fingerprints_of(job)
     for key, begun in {"train": run.config["text"], **run.config.get("held_out", {})}.items():
         path = getattr(recipe.data, key)
-        if now.get(key) != begun:
+        digest = now.get(key, "")
+        if begun not in (digest, digest.partition("+")[0]):  # runs of 0.1.0 have no labels behind "+"
             what = "has changed since" if path == getattr(run.recipe.data, key) else "is not the data with which"
             raise RunError(f"{run.path}: {path} {what} this run began; choose another --out")
 

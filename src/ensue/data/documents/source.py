@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
+from ensue.data.detection.format_table import CLASS_FILES, FOLDERS, class_of
 from ensue.data.detection.locations import class_files, folder_format
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.formats import detect_lines, no_groups, read_folders, read_lines, write
@@ -92,6 +92,13 @@ class DocumentSource:
                 self.rest = ""
             self.rest += lines.kept()
             missing = missing_end(self.rest or last)
+
+    def labels_in_names(self) -> list[str]:
+        """The label of each file that has it from its name or its folder, in their order."""
+        if self.layout.format == FOLDERS:
+            root = expanded(self.location)
+            return [str(path.relative_to(root).parent) for path in files_of(root)]
+        return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
     def write(self, document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
         """The record of a document of this source with these labels and nothing else changed, and the text before it.

@@ -74,6 +74,15 @@ class FrameSource:
         """A digest of the bytes of all files, and of the table that names them."""
         return digest_of([*([self.manifest] if self.manifest else []), *(file.path for file in self.files)])
 
+    def labels_in_names(self) -> list[str]:
+        """The labels and groups that files have from their names or folders, in their order. Of idx files it is the
+        digest of the files of labels beside them, and of a table that of the files that it names.
+        """
+        if self.manifest is not None:
+            return [digest_of(file.path for file in self.files)]
+        beside = filter(None, (images.labels_beside(path) for path in self._paths if frames_in(path) == "idx"))
+        return [*(part for file in self.files for part in (file.label, file.group)), digest_of(beside)]
+
     def __iter__(self) -> Iterator[Series]:
         if self.number is None:
             return self._all()

@@ -163,6 +163,11 @@ class DocumentData(WordsData[Documents]):
         source = document_source(self.recipe.data, location, like=self.layout)
         return self._read(source, multiple=self.multiple)
 
+    def labels_in_names(self, location: str) -> list[str]:
+        data = self.recipe.data
+        is_read = location in (data.train, data.valid, data.test)
+        return document_source(data, location, like=self.layout).labels_in_names() if is_read else []
+
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         found = Documents.none(self.num_texts)
         for part in in_order(ReadDocuments(self.reader, multiple), batched(source, DOCUMENTS)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
@@ -133,6 +135,16 @@ def fingerprints(table: DataRecipe) -> dict[str, str]:
     return {key: digest_of(named(path)) for key, path in paths.items() if path}
 
 
+def fingerprints_of(job: Job[Any]) -> dict[str, str]:
+    """The digests of a job's data, by their keys in the table `[data]`: of their bytes, and behind "+" of the labels
+    that stand in names of files and folders.
+    """
+    data = job.recipe.data
+    digests = {"train": job.fingerprint, **fingerprints(data)}
+    names = {key: json.dumps(job.labels_in_names(getattr(data, key))) for key in digests}
+    return {key: f"{digest}+{hashlib.sha256(names[key].encode()).hexdigest()}" for key, digest in digests.items()}
+
+
 def _repeats(division: Division, group: str, examples: str) -> list[str]:
     """A remark on sources with several examples."""
     rows = f"{len(division.train) + len(division.valid):,} {examples}"
@@ -188,6 +200,10 @@ class DataSet(ABC, Generic[DataT]):
     def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
         """Works out what other models say of them (`Job.work_out`)."""
 
+    def labels_in_names(self, location: str) -> list[str]:
+        """The labels that files of a location have from their names (`Job.labels_in_names`)."""
+        return []
+
     def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
         """Sets the weights that come from another run; the result is for `Job.inherited`."""
         return {}
@@ -209,6 +225,9 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
     @property
     def notes(self) -> list[str]:
         return [*self.data_set.notes, *self.split.notes]
+
+    def labels_in_names(self, location: str) -> list[str]:
+        return self.data_set.labels_in_names(location)
 
     def protocol(self, model: ModelT) -> str:
         return self.data_set.protocol()

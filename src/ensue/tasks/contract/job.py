@@ -60,6 +60,10 @@ class Job(ABC, Generic[ModelT]):
         """Remarks on the data before the first step."""
         return []
 
+    def labels_in_names(self, location: str) -> list[str]:
+        """The labels that files of a location have from their names or folders, since their bytes do not show them."""
+        return []
+
     def protocol(self, model: ModelT) -> str:
         """How validation reads its data, in one line; "" if there is nothing to say."""
         return ""

@@ -131,6 +131,10 @@ class SeriesData(DataSet[LabeledSeries]):
         self.num_mixed, self.shape = 0, run.parts.seen.shape if run else next(iter(known), None)
         self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="series")
 
+    def labels_in_names(self, location: str) -> list[str]:
+        source = FrameSource(location, self.recipe.reading())
+        return source.labels_in_names() if source.manifest is not None or any(self.split.train.labels) else []
+
     def read(self, location: str, *, group: str = "") -> LabeledSeries:
         """The series of a location, which have to look like those before."""
         source = FrameSource(location, self.recipe.reading(), shape=self.shape)
