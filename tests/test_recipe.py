@@ -86,9 +86,9 @@ def test_any_text_survives_toml(awkward: str, tmp_path: Path) -> None:
     assert read_recipe(tmp_path / "r.toml") == recipe
 
 
-def test_settings_win_over_the_file_and_the_last_over_the_first(tmp_path: Path) -> None:
+def test_settings_win_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text('[encoder]\nkind = "gru"\nd_model = 16\n[train]\nsteps = 5\n')
-    recipe = read_recipe(tmp_path / "r.toml", ["encoder.d_model=32", "train.seed=1", "train.seed = 2"])
+    recipe = read_recipe(tmp_path / "r.toml", ["encoder.d_model=32", "train.seed = 2"])
     assert recipe.encoder.d_model == 32
     assert (recipe.train.seed, recipe.train.steps) == (2, 5)
 
@@ -144,11 +144,6 @@ def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
     document = {"encoder": {"kind": "transformer", "dropout_kind": "plain"}, "train": {"steps": 1}}
     with pytest.raises(RecipeError, match=r'unknown key "encoder.dropout_kind"'):
         validate_recipe(document, where="mine")
-
-
-def test_the_last_of_two_budgets_counts() -> None:
-    train = read_recipe("char-lstm", ["train.steps=9", "train.epochs=2"]).train
-    assert (train.steps, train.epochs) == (None, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ensue.errors import RecipeError
 from ensue.models.specification import EncoderSpecification
-from ensue.recipe import Recipe, read_recipe, recipe_names, validate_recipe, with_paths
+from ensue.recipe import Recipe, read_recipe, recipe_names, validate_recipe
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
@@ -310,10 +310,10 @@ def test_any_text_and_number_survives(about: str, columns: list[str], labels: st
 @pytest.mark.parametrize("task", SCHEMAS)
 def test_paths_that_are_given_replace_the_recipes_own(task: str) -> None:
     recipe = validate_recipe(document(task, data={"train": "a", "valid": "b"}), where="mine")
-    changed = with_paths(recipe, train="new", test="t")
+    changed = read_recipe(recipe, train="new", test="t")
     assert (changed.data.train, changed.data.valid, changed.data.test) == ("new", "b", "t")
     assert (recipe.data.train, recipe.data.valid, recipe.data.test) == ("a", "b", "")
-    assert with_paths(recipe) == recipe
+    assert read_recipe(recipe) == recipe
     assert type(changed.data) is type(recipe.data)
     assert changed.model_copy(update={"data": recipe.data}) == recipe
     assert validate_recipe(tomllib.loads(changed.to_toml()), where="mine") == changed

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ensue.data.files import Location, one_location
 from ensue.errors import DataError, EnsueError, RunError, listed
 from ensue.inspection.notebook import Shown, table_section
 from ensue.inspection.page import Section
@@ -111,7 +112,7 @@ class Comparison(Shown):
 def compare(
     runs: Sequence[str | Path],
     *,
-    test: str | Path = "",
+    test: Location = "",
     encoding: str = "utf-8",
     device: str = "auto",
     format: str = "",
@@ -125,7 +126,7 @@ def compare(
     _check(directories, format)
     options = {"encoding": encoding, **({"format": format} if format else {})}
     recipes = [directory.recipe for directory in directories]
-    data = str(test) or _common_data(recipes)
+    data = one_location(test, "test") or _common_data(recipes)
     notes: list[str] = []
     scored = _scored(directories, data, notes, is_asked=bool(test), device=device, **options)
     first = scored[0][1]

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
 
 from ensue.arguments import check_path, check_type, check_whole
+from ensue.data.files import Location
 from ensue.engine import has_bfloat16
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import NotebookReporter, kernel_display
 from ensue.models.modules import put_in_bfloat16
 from ensue.parsing import shown
 from ensue.processor import Precision
-from ensue.recipe import Recipe, read_recipe, with_paths
+from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks import task_entry
@@ -78,9 +79,9 @@ def load(
 def train(
     recipe: str | Path | Recipe,
     *,
-    train: str | Path = "",
-    valid: str | Path = "",
-    test: str | Path = "",
+    train: Location = "",
+    valid: Location = "",
+    test: Location = "",
     out: str | Path,
     settings: Mapping[str, Any] | Sequence[str] = (),
     resume: bool = False,
@@ -91,12 +92,12 @@ def train(
 ) -> Pipeline:
     """Trains a recipe (a name, a TOML file or an object) on the data `train`, and returns the trained model.
 
-    `train`, `valid` and `test` are files, folders or globs, and `out` is the run directory. `settings` change the
-    recipe: `{"train.steps": 500}` or `["train.steps=500"]`; an object takes none. Ctrl-C ends the step and saves;
-    `resume=True` continues the run in `out`, and `overwrite=True` replaces it. `device` is as for `load`. `threads` are
-    those of the CPU; by default, what was fastest on this machine. `reporter` is told of the start, each step, each
-    validation and the end; by default a notebook shows a bar and the curve. Raises an `EnsueError` of one line for
-    mistakes of the caller.
+    `train`, `valid` and `test` are files, folders or globs, or lists of these, and `out` is the run directory.
+    `settings` change the recipe: `{"train.steps": 500}` or `["train.steps=500"]`; an object takes none. Ctrl-C ends the
+    step and saves; `resume=True` continues the run in `out`, and `overwrite=True` replaces it. `device` is as for
+    `load`. `threads` are those of the CPU; by default, what was fastest on this machine. `reporter` is told of the
+    start, each step, each validation and the end; by default a notebook shows a bar and the curve. Raises an
+    `EnsueError` of one line for mistakes of the caller.
     """
     from ensue.training.run import train_run  # noqa: PLC0415  # a model in use needs none of it
 
@@ -112,12 +113,10 @@ def train(
 
 
 def checked_recipe(
-    recipe: str | Path | Recipe, settings: Mapping[str, Any] | Sequence[str], **paths: str | Path
+    recipe: str | Path | Recipe, settings: Mapping[str, Any] | Sequence[str], **paths: Location
 ) -> Recipe:
     """A recipe with these settings and paths of data. Raises EnsueError for a value of another type."""
     check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
     for setting in settings:
         check_type("a setting", setting, str, "a string")
-    for name, path in paths.items():
-        check_path(name, path)
-    return with_paths(read_recipe(recipe, settings), **{name: str(path) for name, path in paths.items()})
+    return read_recipe(recipe, settings, **paths)

@@ -11,7 +11,7 @@ from ensue.data.documents import DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.library import load
-from ensue.recipe import read_recipe, with_paths
+from ensue.recipe import read_recipe
 from ensue.tasks.contract.examples import Doubt, edit_between
 from ensue.tasks.labeling.examples import TaggedExamples
 from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -108,7 +108,7 @@ def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     path = tmp_path / name
     sentences(path, form)
     pipeline = load(tmp_path / "tag-lstm-crf", kind=LabelingPipeline)
-    examples = TaggedExamples(with_paths(read_recipe("tag-lstm-crf"), train=str(path)))
+    examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
     found = ranked(str(path), examples, list(examples.doubts(pipeline, range(160))))
     assert len(found.ranked) > 100
     check_repaired(found, path)

@@ -28,7 +28,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def train(path: object, out: object = "out", *more: object) -> list[object]:
-    return ["train", "char-lstm", "--train", path, "--out", out, *SMALL, *more]
+    key = {str(value).partition("=")[0] for value in more}
+    pairs = [
+        pair for pair in batched_two(SMALL) if pair[1].partition("=")[0] not in key and pair[0] not in key - {"--set"}
+    ]
+    return ["train", "char-lstm", "--train", path, "--out", out, *(part for pair in pairs for part in pair), *more]
+
+
+def batched_two(arguments: list[str]) -> list[tuple[str, str]]:
+    return list(zip(arguments[::2], arguments[1::2], strict=True))
 
 
 @pytest.mark.sampled(2)

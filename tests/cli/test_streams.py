@@ -74,8 +74,8 @@ class Refusing(io.StringIO):
         super().__init__()
         self.error = error
 
-    def reconfigure(self, *, errors: str) -> None:
-        assert errors == "backslashreplace"
+    def reconfigure(self, *, encoding: str, errors: str) -> None:
+        assert (encoding, errors) == ("utf-8", "backslashreplace")
 
     def write(self, text: str) -> int:
         raise self.error

@@ -67,7 +67,7 @@ BOUNDS = {
     "quickstart": ["--seconds", "1", "--threads", "1"],
     "gradients": ["--steps", "1"],
 }
-"""What keeps a command short; the last word on an option holds."""
+"""What keeps a command short."""
 
 AMOUNTS = ["1", "3", "0", "-1", "10" * 9, "9" * 30, "x", "", "1e3", "1_0", "nan"]
 """Small or beyond all bounds: in between somebody may want to wait."""
@@ -105,6 +105,8 @@ def _given(choose: Random, case: Case, material: Material, command: str, paramet
     if choose.random() > (0.9 if usual else 0.2):
         return []
     option = choose.choice(parameter.opts)
+    if option in BOUNDS.get(command, ()) and not parameter.multiple:
+        return []
     if option in LONG and choose.random() > RARELY:
         return []
     if parameter.is_flag:

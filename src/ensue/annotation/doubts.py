@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_whole
 from ensue.data.detection.kind import take
+from ensue.data.files import Location, one_location
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.page import Part, Section, content, page
 from ensue.library import load
@@ -90,7 +91,7 @@ class Doubts:
 
 
 def doubt(
-    location: str | Path,
+    location: Location,
     *,
     recipe: str = "",
     settings: Sequence[str] = (),
@@ -108,7 +109,8 @@ def doubt(
     check_whole("folds", folds, 2, 1000)
     check_whole("seed", seed, 0, 2**32 - 1)
     reporter = reporter or Reporter()
-    chosen = _recipe(str(location), recipe, settings)
+    location = one_location(location)
+    chosen = _recipe(location, recipe, settings)
     entry = task_entry(chosen.task)
     if entry.examples_class is None:
         raise EnsueError(f"doubt is for classifiers and taggers; the recipe is that of a {entry.what}")
@@ -131,20 +133,19 @@ def doubt(
                 raise KeyboardInterrupt
             numbers = np.flatnonzero(fold_of == fold).tolist()
             found += examples.doubts(load(folder / f"{fold}", device=device), numbers)
-    return ranked(str(location), examples, found)
+    return ranked(location, examples, found)
 
 
 def _recipe(location: str, recipe: str, settings: Sequence[str]) -> Recipe:
-    given: list[str] = [*settings, f"data.train={json.dumps(location, ensure_ascii=False)}"]
     if recipe:
-        return read_recipe(recipe, given)
+        return read_recipe(recipe, settings, train=location)
     kind = take(location).kind
     if kind not in QUICK:
         raise EnsueError(
             f"{location}: read as {kind}; labels of sentences or of texts are doubted (ensue data shows it)"
         )
     name, quick = QUICK[kind]
-    return read_recipe(name, [*(f"{key}={value}" for key, value in quick.items()), *given])
+    return read_recipe(read_recipe(name, quick), settings, train=location)
 
 
 def _folds(keys: Sequence[Any], folds: int, seed: int) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ensue.data.files import locations_in
 from ensue.errors import EnsueError
 from ensue.runs.weights import write_text
 
@@ -26,7 +27,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def check_lost(given: Sequence[str], out: Path, files: Sequence[Path], *, overwrite: bool) -> None:
     """Raises EnsueError if the run or a file would be written over, or over or into what is read."""
     own = [path.resolve() for path in (out, *files)]
-    for name in filter(None, given):
+    for name in (name for location in filter(None, given) for name in locations_in(location)):
         path = Path(name).resolve()
         if any(one in (path, *path.parents) for one in own):
             raise EnsueError(f"{name}: would be written over; choose another --out")

@@ -20,7 +20,7 @@ from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.exchange.imported import Imported, write_run
 from ensue.library import load
-from ensue.recipe import Recipe, with_paths
+from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.texts.corpus import training_source
@@ -75,7 +75,7 @@ def static_student(
     directory, parts = RunDirectory(teacher), WordVectorParts(tokenizer)
     note = f"{table.d_words} principal components of {len(words):,} vectors of words have {share:.1%} of their variance"
     student = Imported(
-        Path(teacher), (directory.weights,), f"a {directory.entry.what}", with_paths(recipe, train=text), parts,
+        Path(teacher), (directory.weights,), f"a {directory.entry.what}", read_recipe(recipe, train=text), parts,
         {"vocabulary_size": size}, {"vectors": torch.cat([own, torch.from_numpy(rows.astype(np.float32))])}, [note],
     )  # fmt: skip
     reporter.noted(note)

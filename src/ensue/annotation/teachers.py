@@ -14,6 +14,7 @@ from ensue.annotation.outputs import beside, check_lost, write_lines
 from ensue.annotation.static_student import static_student
 from ensue.arguments import check_path, check_share, check_type
 from ensue.data.documents import Document
+from ensue.data.files import Location, one_location
 from ensue.data.sentences.sentence import Sentence, SourceLines
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, listed
@@ -266,6 +267,8 @@ def taught(
     a text or word counts `gold`, and the teachers the rest. Raises EnsueError for a recipe or a teacher that is not of
     one label a text or word, for texts and labels that a teacher does not know, and for files that would be lost.
     """
+    if len({*teachers}) < len(teachers):
+        raise EnsueError(f"{max(teachers, key=teachers.count)}: is named twice; expected different teachers")
     if not teachers:
         raise EnsueError("expected teachers and the recipe of the student: ensue distill TEACHER ... RECIPE")
     if recipe.task not in LESSONS:
@@ -342,7 +345,7 @@ def _mixed(
 
 def distill(
     teachers: str | Path | Sequence[str | Path], recipe: str | Path | Recipe, *, out: str | Path,
-    train: str | Path = "", pool: str | Path = "", valid: str | Path = "", test: str | Path = "", gold: float = 0.5,
+    train: Location = "", pool: Location = "", valid: Location = "", test: Location = "", gold: float = 0.5,
     temperature: float = 1.0, settings: Mapping[str, Any] | Sequence[str] = (), overwrite: bool = False,
     device: str = "auto", threads: int | None = None, reporter: Reporter | None = None,
 ) -> Pipeline:  # fmt: skip
@@ -357,14 +360,14 @@ def distill(
     for path in several:
         check_path("a teacher", path)
     check_path("out", out)
-    check_path("pool", pool)
     check_share("gold", gold)
     check_type("temperature", temperature, (int, float), "a number")
     if not 0.01 <= temperature <= 100:
         raise EnsueError(f"temperature must be 0.01 to 100, found {temperature}")
     student = student_of(
         list(map(str, several)), checked_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
-        pool=str(pool), gold=gold, temperature=temperature, overwrite=overwrite, device=device, reporter=reporter,
+        pool=one_location(pool, "pool"), gold=gold, temperature=temperature, overwrite=overwrite, device=device,
+        reporter=reporter,
     )  # fmt: skip
     if student is None:
         return load(out, device=device)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, ThreadsOption, load_for, say
+from ensue.cli.options import (
+    DeviceOption,
+    EncodingOption,
+    OneThreadOption,
+    RunArgument,
+    SettingsOption,
+    ThreadsOption,
+    load_for,
+    say,
+)
 from ensue.console.imports import importing_torch
 from ensue.errors import EnsueError, nearest
 from ensue.processor import keep_freed_memory
@@ -15,14 +24,12 @@ from ensue.processor import keep_freed_memory
 
 def doubt(
     data: Annotated[
-        str, typer.Argument(help="Labeled sentences or texts: a file, folder or glob.", show_default=False)
+        list[str], typer.Argument(help="Labeled sentences or texts: files, folders or globs.", show_default=False)
     ],
     recipe: Annotated[
         str, typer.Option(help="The recipe of the models; default: a quick one for the data.", show_default=False)
     ] = "",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
-    ] = None,
+    settings: SettingsOption = None,
     folds: Annotated[int, typer.Option(min=2, max=1000, help="Models, each of which reads all folds but one.")] = 4,
     top: Annotated[int, typer.Option(min=0, help="So many doubts are shown.")] = 20,
     out: Annotated[Path | None, typer.Option(help="A file of all doubts: .jsonl or .tsv.", show_default=False)] = None,
@@ -63,7 +70,7 @@ def doubt(
 def choose(
     run: RunArgument,
     pool: Annotated[
-        str, typer.Argument(help="Texts: a file, folder or glob; labels are not read.", show_default=False)
+        list[str], typer.Argument(help="Texts: files, folders or globs; labels are not read.", show_default=False)
     ],
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.", show_default=False)],
     format: Annotated[str, typer.Option(help="jsonl, label-studio, doccano or prodigy.")] = "jsonl",

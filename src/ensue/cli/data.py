@@ -7,31 +7,37 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import EncodingOption, quoted, say
+from ensue.cli.options import EncodingOption, SettingsOption, TrainOption, ValidOption, quoted, say
 from ensue.cli.training import recipe_of
 from ensue.console.imports import importing_torch
+from ensue.data.files import one_location
 from ensue.errors import EnsueError
 
 
 def data(
-    path: Annotated[
-        str,
-        typer.Argument(help="Data: a file, folder or glob; or two files: train.en,train.de.", show_default=False),
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Data: files, folders or globs; or two files: train.en,train.de.", show_default=False),
     ],
     format: Annotated[str | None, typer.Option(help="The format; default: by name and first lines.")] = None,
     words: Annotated[str, typer.Option(help="The column or key of the words, or of the text.")] = "",
     labels: Annotated[str, typer.Option(help="The column or key of the labels.")] = "",
     sources: Annotated[str, typer.Option(help="Of pairs: the columns, keys or language of the source.")] = "",
     targets: Annotated[str, typer.Option(help="Of pairs: those of the target.")] = "",
-    against: Annotated[str, typer.Option(help="Of pairs: a test, to see what of it is also in the data.")] = "",
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of pairs: a test, to see what of it is also in the data; may be repeated.", show_default=False
+        ),
+    ] = None,
     encoding: EncodingOption = "utf-8",
 ) -> None:
     """Show what a file is taken for, its labels, its first error. It also names the command that trains on the file."""
     from ensue.console.data_summary import show_data
 
     show_data(
-        path, format=format, words=words, labels=labels, sources=sources, targets=targets, against=against,
-        encoding=encoding,
+        one_location(paths), format=format, words=words, labels=labels, sources=sources, targets=targets,
+        against=one_location(against or []), encoding=encoding,
     )  # fmt: skip
 
 
@@ -39,17 +45,15 @@ def prepare(
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False)
     ] = None,
-    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob, or hf:NAME.")] = "",
-    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
+    train: TrainOption = None,
+    valid: ValidOption = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the ids; labeled data are kept in the cache.", show_default=False)
     ] = None,
     column: Annotated[
         str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")
     ] = "",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
-    ] = None,
+    settings: SettingsOption = None,
     processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that make ids or read labeled data.")] = 1,
     shard_tokens: Annotated[int, typer.Option(min=1, help="Ids of a shard, and those to the end of a piece.")] = 1
     << 28,

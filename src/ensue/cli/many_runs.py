@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, ThreadsOption, quoted, say
+from ensue.cli.options import (
+    DeviceOption,
+    EncodingOption,
+    OneThreadOption,
+    SettingsOption,
+    TestOption,
+    ThreadsOption,
+    TrainOption,
+    ValidOption,
+    quoted,
+    say,
+)
 from ensue.cli.training import recipe_of
 from ensue.console.imports import importing_torch
 from ensue.processor import keep_freed_memory
@@ -19,13 +30,10 @@ def search(
     space: Annotated[Path, typer.Option(help="A TOML file with ranges and choices of keys.", show_default=False)],
     trials: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many trials in all.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder of the search; one that is there goes on.", show_default=False)],
-    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
-    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
-    test: Annotated[str, typer.Option(help="Test data, scored once at the end of each trial.")] = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ..."),
-    ] = None,
+    train: TrainOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    settings: SettingsOption = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The seed of the search.")] = 0,
     prune: Annotated[bool, typer.Option("--prune/--no-prune", help="End trials that are worse than most.")] = True,
     device: DeviceOption = "auto",
@@ -56,8 +64,12 @@ def search(
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories of one task, or hf:NAME.", show_default=False)],
     test: Annotated[
-        str, typer.Option(help="Data that all runs are scored on; default: those that their recipes have in common.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            help="Data that all runs are scored on; default: those that their recipes have in common; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     format: Annotated[
         str, typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False)
     ] = "",
@@ -77,7 +89,7 @@ def compare(
         from ensue.comparison import compare as compared
         from ensue.console.comparison import comparison_lines
     torch.set_num_threads(threads or 1)
-    found = compared(runs, test=test, encoding=encoding, device=device, format=format)
+    found = compared(runs, test=test or "", encoding=encoding, device=device, format=format)
     for note in found.notes:
         say(f"note: {note}")
     print(json.dumps(found.as_json()) if as_json else "\n".join(comparison_lines(found)))

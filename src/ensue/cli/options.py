@@ -5,17 +5,22 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from ensue.arguments import Setting, by_option_names, settings_of
 from ensue.console.imports import importing_torch
+from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, RunError
+from ensue.hub import PREFIX
 from ensue.models.adaptation import Adaptation
 from ensue.processor import Precision
 
@@ -48,7 +53,39 @@ ShardOption = Annotated[
         show_default=False,
     ),
 ]
+Places = list[str] | None
+TrainOption = Annotated[
+    Places,
+    typer.Option("--train", help="Training data: a file, a folder or a glob; may be repeated.", show_default=False),
+]
+ValidOption = Annotated[
+    Places,
+    typer.Option(help="Validation data; default: a tenth of the training data; may be repeated.", show_default=False),
+]
+TestOption = Annotated[
+    Places, typer.Option(help="Test data, scored once at the end; may be repeated.", show_default=False)
+]
+PoolOption = Annotated[
+    Places, typer.Option(help="Texts without labels: a file, a folder or a glob; may be repeated.", show_default=False)
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
+    ),
+]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
+
+
+class OnceCommand(TyperCommand):
+    """A command that refuses a repeated option of which only the last value would be used."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option, count in Counter(order).items():
+            if count > 1 and not (getattr(option, "multiple", False) or option.is_eager):
+                ctx.fail(f"{option.opts[0]} is given {count} times; expected once")
+        return super().parse_args(ctx, args)
 
 
 def with_settings(
@@ -141,11 +178,27 @@ def load_for(
     return pipeline.with_others(*loaded)
 
 
-def behind_and_texts(path: str | None, more: str | None) -> tuple[Path | None, str | None]:
-    """The run that stands behind the first one, if `path` is one, and the path of the texts."""
-    if path is not None and (more is not None or (Path(path) / "config.json").exists()):
-        return Path(path), more
-    return None, path
+def behind_and_data(paths: Sequence[str] | None) -> tuple[Path | None, str]:
+    """The run that stands behind the first one, if the first path is one, and the location of the data; "" for none.
+
+    Raises EnsueError for another run among the paths.
+    """
+    runs = list(map(_is_run, paths or ()))
+    count = int(runs[:1] == [True])
+    if paths and True in runs[count:]:
+        wrong = paths[runs.index(True, count)]
+        raise EnsueError(f"{wrong}: a run; expected data, or one run behind a cutter and then data")
+    return Path(paths[0]) if paths and count else None, one_location(list(paths or ())[count:])
+
+
+def _is_run(path: str) -> bool:
+    if path.startswith(PREFIX):
+        from ensue.runs.hub import found_run
+
+        with suppress(RunError):
+            return found_run(path).is_dir()
+        return False
+    return (Path(path) / "config.json").exists()
 
 
 def with_behind(

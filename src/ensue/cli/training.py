@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, ThreadsOption, quoted, say
+from ensue.cli.options import (
+    DeviceOption,
+    Places,
+    PoolOption,
+    SettingsOption,
+    TestOption,
+    ThreadsOption,
+    TrainOption,
+    ValidOption,
+    quoted,
+    say,
+)
 from ensue.cli.processes import among_processes
 from ensue.console.imports import importing_torch
+from ensue.data.files import one_location
 from ensue.errors import EnsueError
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
@@ -36,7 +47,7 @@ def quickstart(
         text_of_python, origin = python_text()
         say(f"training on English that Python carries: {origin}")
     source = str(text_of_python if text is None else text)
-    recipe = recipe_of("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=source)
+    recipe = recipe_of("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=[source])
     run = out or default_run()
     if run.exists():
         raise EnsueError(f"{run}: is there already; choose another --out")
@@ -57,14 +68,11 @@ def train(
         str | None,
         typer.Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed.", show_default=False),
     ] = None,
-    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
-    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
-    test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
+    train: TrainOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
     out: Annotated[Path | None, typer.Option(help="The run directory; training needs it.", show_default=False)] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ..."),
-    ] = None,
+    settings: SettingsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     track: Annotated[
@@ -81,8 +89,8 @@ def train(
     ] = 600,
 ) -> None:
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
-    if not resume and (data := train if recipe is None else _data_of(recipe)):
-        raise EnsueError(_proposal(data, out, settings or [], {"--valid": valid, "--test": test}))
+    if not resume and (data := one_location(train or []) if recipe is None else _data_of(recipe)):
+        raise EnsueError(_proposal(data, out, settings or [], {"--valid": valid or [], "--test": test or []}))
     if recipe is None and not resume:
         raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
     if out is None:
@@ -108,26 +116,24 @@ def distill(
     ],
     recipe: Annotated[str, typer.Argument(help="The student's recipe: a name or a TOML file.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it.", show_default=False)],
-    train: Annotated[str, typer.Option("--train", help="Texts with labels: a file, a folder or a glob.")] = "",
-    pool: Annotated[str, typer.Option(help="Texts without labels: a file, a folder or a glob.")] = "",
-    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the texts.")] = "",
-    test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
+    train: TrainOption = None,
+    pool: PoolOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
     gold: Annotated[
         float, typer.Option(min=0, max=1, help="How much a text's own label counts; the teachers count the rest.")
     ] = 0.5,
     temperature: Annotated[
         float, typer.Option(min=0.01, max=100, help="The teachers' logits are divided by it.")
     ] = 1.0,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the student's recipe.")
-    ] = None,
+    settings: SettingsOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
     """Train a small model on what larger ones say. Go on with: ensue train --resume --out OUT"""
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
-    lessons = {"pool": pool, "gold": gold, "temperature": temperature}
+    lessons = {"pool": one_location(pool or []), "gold": gold, "temperature": temperature}
     _learn(teachers, chosen, out, lessons, overwrite=overwrite, device=device, threads=threads)
 
 
@@ -140,21 +146,19 @@ def begin(
     out: Annotated[Path, typer.Option(help="The run directory; its data are beside it.", show_default=False)],
     recipe: Annotated[str, typer.Option(help="The recipe of the classifier.")] = "classify-bag",
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
-    test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
-    ] = None,
+    test: TestOption = None,
+    settings: SettingsOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
     """Make a classifier of a few examples and many texts."""
-    seen = recipe_of(recipe, settings or [], train=examples)
+    seen = recipe_of(recipe, settings or [], train=[examples])
     with importing_torch():
         from ensue.annotation.beginning import begun
         from ensue.annotation.outputs import beside, check_lost, write_lines
     first = beside(out, "begun")
-    check_lost([examples, pool, test, str(vectors)], out, [first], overwrite=overwrite)
+    check_lost([examples, pool, *(test or []), str(vectors)], out, [first], overwrite=overwrite)
     write_lines(first, begun(str(vectors), seen, pool, count=count, device=device))
     student = recipe_of(recipe, settings or [], test=test)
     _learn([str(first)], student, out, {"pool": str(first)}, overwrite=overwrite, device=device, threads=threads)
@@ -194,11 +198,13 @@ def _data_of(recipe: str) -> str:
     return ""
 
 
-def _proposal(data: str, out: Path | None, settings: list[str], paths: dict[str, str]) -> str:
+def _proposal(data: str, out: Path | None, settings: list[str], paths: dict[str, list[str]]) -> str:
     """The question for a recipe, with the command that answers it."""
     from ensue.console.data_summary import proposal
 
-    more = [("--set", setting) for setting in settings] + [item for item in paths.items() if item[1]]
+    more = [("--set", setting) for setting in settings] + [
+        (option, path) for option, several in paths.items() for path in several
+    ]
     return f"which recipe? {proposal(data, str(out or ''), [part for pair in more for part in pair])}"
 
 
@@ -234,13 +240,13 @@ def recipes(
     show_recipes(known)
 
 
-def recipe_of(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:
+def recipe_of(
+    name: str, settings: list[str], *, train: Places = None, valid: Places = None, test: Places = None
+) -> Recipe:
     """The recipe of a name or a file, with these settings and paths."""
     from ensue.recipe import read_recipe
 
-    paths = {"train": train, "valid": valid, "test": test}
-    given = [f"data.{key}={json.dumps(path, ensure_ascii=False)}" for key, path in paths.items() if path]
-    return read_recipe(name, [*settings, *given])
+    return read_recipe(name, settings, train=train or "", valid=valid or "", test=test or "")
 
 
 def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:

@@ -18,13 +18,14 @@ from ensue.cli.options import (
     ShardOption,
     VectorsOption,
     WithOption,
-    behind_and_texts,
+    behind_and_data,
     load_for,
     say,
     taken_adaptation,
     with_behind,
     with_settings,
 )
+from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.models.adaptation import Adaptation
@@ -34,14 +35,13 @@ from ensue.models.adaptation import Adaptation
 @with_settings(BeamSearch, after="as_json", without=("n_best",), of_run=True)
 def evaluate(
     run: RunArgument,
-    path: Annotated[
-        str | None,
+    paths: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="A text or labeled data: a file, folder or glob. Behind a cutter, a tagger's run and then a treebank.",
+            help="A text or labeled data: files, folders, globs. Behind a cutter, a tagger's run and then a treebank.",
             show_default=False,
         ),
     ] = None,
-    more: Annotated[str | None, typer.Argument(hidden=True)] = None,
     minimal_pairs: Annotated[
         Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green).")
     ] = None,
@@ -84,11 +84,11 @@ def evaluate(
 ) -> None:
     """Score a model on a text or on labeled data."""
     adaptation = taken_adaptation(search)
-    behind, path = behind_and_texts(path, more)
+    behind, path = behind_and_data(paths)
     questions = {
         "minimal_pairs": minimal_pairs, "similarity": similarity, "senses": senses, "word_in_context": word_in_context
     }  # fmt: skip
-    if sum(given is not None for given in (path, *questions.values())) != 1:
+    if (path != "") + sum(given is not None for given in questions.values()) != 1:
         others_are = ", ".join(f"--{name.replace('_', '-')}" for name in questions)
         raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
     if (word_in_context is None) != (threshold_from is None):
@@ -109,7 +109,7 @@ def evaluate(
         result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
         print(json.dumps(result.as_json())) if as_json else show_pairs(result)
         return
-    if path is None:
+    if not path:
         if similarity is not None:
             found = pipeline.text_similarity(similarity, encoding=encoding)
         elif senses is not None:
@@ -134,14 +134,13 @@ def evaluate(
 @with_settings(BeamSearch, after="splitter", of_run=True)
 def predict(
     run: RunArgument,
-    path: Annotated[
-        str | None,
+    paths: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="Texts: a file, folder, glob or pipe; default: stdin. Behind a cutter, a tagger's run and then texts.",
+            help="Texts: files, folders, globs, pipe; default: stdin. Behind a cutter, a tagger's run and then texts.",
             show_default=False,
         ),
     ] = None,
-    more: Annotated[str | None, typer.Argument(hidden=True)] = None,
     format: Annotated[
         str | None,
         typer.Option(help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."),
@@ -181,7 +180,7 @@ def predict(
     """Label, translate, summarize or fill in texts, in order."""
     from ensue.tasks.contract.chunks import Shard
 
-    behind, path = behind_and_texts(path, more)
+    behind, path = behind_and_data(paths)
     pipeline = load_for(
         "predict", run, device, threads, precision, vectors=vectors, others=others,
         search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, glossary=glossary,
@@ -191,7 +190,7 @@ def predict(
     pipeline = pipeline.with_markup() if keep_markup else pipeline
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     pipeline = with_behind("predict", pipeline, behind, device, threads, precision)
-    texts = "-" if path is None else path
+    texts = path or "-"
     part = Shard.parse(shard, texts)
     lines = pipeline.prediction_lines(
         texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty(), shard=part
@@ -250,8 +249,8 @@ def inspect(
 @with_settings(Adaptation, after="beside")
 def score(
     run: RunArgument,
-    path: Annotated[
-        str | None, typer.Argument(help="A text file or a pipe; default: stdin.", show_default=False)
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Text files or a pipe; default: stdin.", show_default=False)
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="The format of pairs; default: by name and first lines.", show_default=False)
@@ -284,7 +283,7 @@ def score(
     runs = [run, *(beside or [])]
     if len({str(each) for each in runs}) < len(runs):
         raise EnsueError(f"{run}: is named twice; expected different runs")
-    texts = "-" if path is None else path
+    texts = one_location(paths or []) or "-"
     if beside and is_stream(texts):
         raise EnsueError(f"several runs need a file, which each of them reads; found {stream_name(texts)}")
     pipelines = [

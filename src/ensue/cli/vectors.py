@@ -17,14 +17,17 @@ from ensue.cli.options import (
     load_for,
     say,
 )
+from ensue.data.files import one_location
 from ensue.errors import EnsueError
 
 
 def embed(
     run: RunArgument,
-    path: Annotated[
-        str | None,
-        typer.Argument(help="Texts, one on a line: a file, folder, glob or pipe; default: stdin.", show_default=False),
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Texts, one on a line: files, folders, globs or a pipe; default: stdin.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -55,7 +58,7 @@ def embed(
     from ensue.data.vector_files import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
 
-    texts = "-" if path is None else path
+    texts = one_location(paths or []) or "-"
     rows = embedded(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
     if out is not None:
         written = ((text, in_half(text, vector)) for text, vector in rows) if half else rows
@@ -69,8 +72,10 @@ def neighbors(
     run: RunArgument,
     text: Annotated[str, typer.Argument(help="A word or a text; none for --near-duplicates.", show_default=False)] = "",
     among: Annotated[
-        str | None,
-        typer.Option("--in", help="Texts to search, one on a line: a file, folder or glob.", show_default=False),
+        list[str] | None,
+        typer.Option(
+            "--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated.", show_default=False
+        ),
     ] = None,
     vectors: Annotated[
         Path | None, typer.Option(help="Their vectors, which embed --out FILE.npy wrote.", show_default=False)
@@ -97,7 +102,7 @@ def neighbors(
     if among is None:
         lines = neighbor_lines(pipeline.neighbors(text, count), as_json=as_json)
     else:
-        table = TextTable(pipeline, among, vectors, encoding=encoding)
+        table = TextTable(pipeline, one_location(among), vectors, encoding=encoding)
         if near_duplicates is None:
             lines = neighbor_lines(table.neighbors(text, count), as_json=as_json)
         else:

@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from rich.table import Table
 
 from ensue.console.data_tables import counted, length_table, rendered
+from ensue.data.files import locations_in, named_locations
 from ensue.data.survey.counts import Summary
 from ensue.data.survey.plain_survey import PlainSummary
 
@@ -61,7 +62,7 @@ class Report(Generic[SomeSummary]):
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         files = f", {self.summary.num_files:,} files" if self.summary.num_files > 1 else ""
-        for row in [("data", self.summary.location + files), *self.facts()]:
+        for row in [("data", named_locations(self.summary.location) + files), *self.facts()]:
             table.add_row(*row)
         parts = [*map(rendered, [table, *self.tables()]), "\n".join(f"note: {note}" for note in self.notes())]
         if not self.summary.error and (command := self.command()):
@@ -74,7 +75,7 @@ class Report(Generic[SomeSummary]):
         if not recipe or "\0" in self.summary.characters:
             return ""
         settings = [part for setting in self.settings() for part in ("--set", setting)]
-        train = ["--train", self.summary.location]
+        train = [part for name in locations_in(self.summary.location) for part in ("--train", name)]
         return shlex.join(["ensue", "train", recipe, *train, *settings, *more, "--out", out or name])
 
     def sizes(self) -> Iterator[tuple[str, str]]:

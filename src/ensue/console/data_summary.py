@@ -10,6 +10,7 @@ from ensue.console.frame_report import FrameReport
 from ensue.console.labeled_report import DocumentReport, SentenceReport
 from ensue.console.pair_report import PairReport
 from ensue.data.detection.kind import take
+from ensue.data.files import named_locations
 from ensue.data.survey.counts import Summary
 from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.frame_survey import FrameSummary
@@ -54,7 +55,7 @@ def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
     if summary.error:
         raise summary.error
     report = REPORTS[type(summary)](summary, Columns())
-    looks = f"{location} is taken for {dict(report.facts())['taken for']}"
+    looks = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
     if not (command := report.command(out, more)).startswith("ensue train"):
         raise EnsueError(f"{looks}, from which nothing can be learned; `ensue data` shows more")
     return f"{looks}; try: {command}"

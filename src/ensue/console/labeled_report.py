@@ -23,6 +23,7 @@ from ensue.console.data_tables import (
     table_of,
 )
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
+from ensue.data.files import locations_in
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.survey.counts import MOST_VALUES, LabeledSummary, Lengths
@@ -87,7 +88,7 @@ class LabeledReport(Report[SomeLabeled]):
     def command(self, *given: object) -> str:
         """The next command: train, or predict for data without labels."""
         if "\0" not in self.summary.characters and not self.summary.is_labeled:
-            return f"ensue predict RUN {shlex.quote(self.summary.location)}"
+            return f"ensue predict RUN {shlex.join(locations_in(self.summary.location))}"
         return super().command(*given) if len(self.summary.labels) > 1 else ""  # type: ignore[arg-type]
 
 

@@ -48,7 +48,8 @@ class _Stream(ABC):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._error: OSError | None = None
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+        encoding = None if stream.isatty() else "utf-8"  # files and pipes do not depend on the locale
+        stream.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[attr-defined]
 
     def write(self, text: str) -> int:
         show_waiting()

@@ -1,5 +1,7 @@
 """The files that a location names: a file, the files of a folder, or the matches of a glob. None is read here.
 
+Several locations are one location, too: their list in JSON. So they pass through recipes, keys and messages as a text.
+
 A data set (`hf:NAME`) stands for itself, as if it were one file.
 
 Only regular files are taken from folders and globs: opening a pipe waits for somebody to write. Links to files are
@@ -10,19 +12,50 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ensue.arguments import check_path
 from ensue.data.row_files import DatasetName
 from ensue.errors import DataError, nearest
-from ensue.parsing import asked
+from ensue.parsing import ParseError, asked, parse_json
 
 FORMAT_OPTION = "--format (in training --set data.format=...)"
 """Where the user says what the format is."""
 IN_OPTIONS = {FORMAT_OPTION: "--format"}
 """The option of `ensue data` in its place; see `DataError`."""
+
+
+Location = str | Path | Sequence[str | Path]
+"""A file, a folder, a glob or a data set (`hf:NAME`), or several of these, in order."""
+
+
+def one_location(locations: Location, name: str = "the data") -> str:
+    """One location in place of several. Raises TypeError for a value that is no path, where `name` stands for it."""
+    several = list(locations) if isinstance(locations, list | tuple) else [locations]
+    for each in several:
+        check_path(name, each)
+    names = [name for each in several for name in locations_in(str(each))]
+    return names[0] if len(names) == 1 else json.dumps(names, ensure_ascii=False) if names else ""
+
+
+def locations_in(location: str | Path) -> list[str]:
+    """The locations of which a location consists, by `one_location`."""
+    text = str(location)
+    if text.startswith('["') and text.endswith('"]') and not os.path.exists(text):
+        with suppress(ParseError):
+            names = parse_json(text)
+            if isinstance(names, list) and all(isinstance(name, str) for name in names):
+                return names
+    return [text]
+
+
+def named_locations(location: str | Path) -> str:
+    """The locations for a person."""
+    return ", ".join(locations_in(location))
 
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
@@ -36,18 +69,36 @@ def files_of(location: str | Path) -> tuple[Path, ...]:
 
 
 def all_files(location: str | Path) -> tuple[Path, ...]:
-    """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
+    """The files that `location` names; those of each location in it are sorted.
+
+    Raises DataError if there is none, if the system refuses, or if two locations have a file in common.
+    """
+    names = locations_in(location)
+    if len(names) == 1:
+        return _files_at(names[0])
+    owners: dict[object, int] = {}
+    files: list[Path] = []
+    for number, name in enumerate(names):
+        for path in _files_at(name):
+            key = (status.st_dev, status.st_ino) if path.exists() and (status := path.stat()).st_ino else path
+            if (owner := owners.setdefault(key, number)) != number:
+                raise DataError(f"is named twice, by {names[owner]} and by {name}; expected once", path)
+            files.append(path)
+    return tuple(files)
+
+
+def _files_at(location: str) -> tuple[Path, ...]:
     with readable(location):
         path = asked(expanded(location))
-        if DatasetName.parse(str(location)) or (str(location) and path.is_file()):
+        if DatasetName.parse(location) or (location and path.is_file()):
             return (path,)
-        if str(location) and path.is_dir():
+        if location and path.is_dir():
             return _files_below(path)
-        if str(location) and path.exists():
+        if location and path.exists():
             raise DataError(_what_it_is(path), location)
-        if glob.has_magic(str(location)) and not path.is_symlink():
+        if glob.has_magic(location) and not path.is_symlink():
             return _matches(location, path)
-        raise DataError(_missing(path), str(location) or '""')
+        raise DataError(_missing(path), location or '""')
 
 
 def expanded(location: str | Path) -> Path:

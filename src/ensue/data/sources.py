@@ -16,7 +16,7 @@ from typing import Self
 from ensue.cache import put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded, joined, text_of
-from ensue.data.files import all_files, expanded, readable
+from ensue.data.files import Location, all_files, expanded, locations_in, named_locations, one_location, readable
 from ensue.data.lines import Lines
 from ensue.data.row_files import DatasetName, dataset_files, find_dataset
 from ensue.data.row_formats import files_read
@@ -39,8 +39,8 @@ class TextSource:
     without matches, an unknown encoding, and text that is empty, damaged or in another encoding.
     """
 
-    def __init__(self, location: str | Path, *, encoding: str = "utf-8") -> None:
-        self.location = str(location)
+    def __init__(self, location: Location, *, encoding: str = "utf-8") -> None:
+        self.location = one_location(location)
         self.encoding = checked_encoding(encoding)
         self.paths = all_files(self.location)
         if not any(self._blocks()):
@@ -150,15 +150,24 @@ def _sha256(path: Path) -> bytes:
 
 
 def is_stream(path: str) -> bool:
-    """Whether a path can be read only once: "-", which is stdin, or a pipe or device such as `<(...)`."""
-    with readable(path):
-        found = asked(expanded(path))
-        return path == "-" or (found.exists() and not found.is_file() and not found.is_dir())
+    """Whether a location can be read only once: "-", which is stdin, or a pipe or device such as `<(...)`.
+
+    Raises DataError for one among several.
+    """
+    names = locations_in(path)
+    for name in names:
+        with readable(name):
+            found = asked(expanded(name))
+            if name == "-" or (found.exists() and not found.is_file() and not found.is_dir()):
+                if len(names) > 1:
+                    raise DataError("a stream is read alone; expected files, folders or globs", stream_name(name))
+                return True
+    return False
 
 
 def stream_name(path: str) -> str:
     """The name of the stream in messages."""
-    return "stdin" if path == "-" else path
+    return "stdin" if path == "-" else named_locations(path)
 
 
 def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:

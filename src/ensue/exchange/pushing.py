@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ensue.arguments import check_path, check_type
+from ensue.data.files import locations_in, named_locations, one_location
 from ensue.errors import RunError
 from ensue.hub import MAIN, PREFIX, Repository
 from ensue.recipe import validate_recipe
@@ -109,6 +110,8 @@ def _named(value: Any, key: str, names: dict[str, str]) -> Any:
             return {inner: _named(part, inner, names) for inner, part in value.items() if part is not None}
         case list() | tuple():
             return [_named(part, key, names) for part in value]
+        case str() if len(locations := locations_in(value)) > 1:
+            return one_location([_named(part, key, names) for part in locations])
         case str() if value in names:
             return names[value]
         case str() if key in PLACES or PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute():
@@ -131,7 +134,8 @@ def _facts(hub: Any, run: RunDirectory, repository: Repository, *, license: str,
     results = [
         hub.EvalResult(
             task_type=task or recipe.task, dataset_type="local", dataset_split=split, metric_type=metric,
-            dataset_name=_name(getattr(recipe.data, key, "") or recipe.data.train, {}), metric_value=value,
+            dataset_name=named_locations(_named(getattr(recipe.data, key) or recipe.data.train, key, {})),
+            metric_value=value,
         )
         for split, key, kept in (("validation", "valid", valid), ("test", "test", test))
         for metric, value in (kept[0]["scores"] if kept else {}).items()

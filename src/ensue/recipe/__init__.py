@@ -7,7 +7,7 @@ its folder. This package needs no torch.
 
 from ensue.models.specification import Table
 from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, TrainRecipe
-from ensue.recipe.toml_files import as_trained, going_on, read_recipe, recipe_names, validate_recipe, with_paths
+from ensue.recipe.toml_files import as_trained, going_on, read_recipe, recipe_names, validate_recipe
 
 __all__ = [
     "BUDGETS",
@@ -20,5 +20,4 @@ __all__ = [
     "read_recipe",
     "recipe_names",
     "validate_recipe",
-    "with_paths",
 ]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from ensue.data.files import locations_in, one_location
 from ensue.models.specification import Path, Share, Table, describe_encoder
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
@@ -40,14 +41,27 @@ ORDER = (
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
+def _one(value: Any) -> Any:
+    are_texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    return one_location(value) if are_texts else value
+
+
+def _listed(location: str) -> str | list[str]:
+    return location if len(names := locations_in(location)) == 1 else names
+
+
+DataPath = Annotated[Path, BeforeValidator(_one), PlainSerializer(_listed)]
+"""A path of data, or a list of them."""
+
+
 class DataRecipe(Table):
     """The paths of the data; each task adds keys for reading them."""
 
-    train: Path = ""
-    """The training data: a file, a folder or a glob; .xz and .gz files are decompressed."""
-    valid: Path = ""
+    train: DataPath = ""
+    """The training data: a file, a folder, a glob, or a list of these; .xz and .gz files are decompressed."""
+    valid: DataPath = ""
     """The validation data; empty: a part of the training data."""
-    test: Path = ""
+    test: DataPath = ""
     """The test data, which are scored once, at the end."""
     encoding: str = "utf-8"
     """The encoding of the files."""

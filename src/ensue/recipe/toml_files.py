@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, create_model
 
+from ensue.data.files import Location, one_location
 from ensue.errors import DataError, EnsueError, RecipeError, nearest
 from ensue.guests import find_guest, guests, with_needs
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder
@@ -38,8 +40,10 @@ def _packaged_names() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
-def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
-    """The recipe of a name, a TOML file or an object, with `settings` applied.
+def read_recipe(
+    recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = (), **paths: Location
+) -> Recipe:
+    """The recipe of a name, a TOML file or an object, with `settings` and `paths` (train, valid, test) applied.
 
     A setting is `"a.b=c"` as on the command line, with a TOML value or a bare word, or an item of a mapping. Setting
     one budget removes the recipe's own. Setting the kind of a table removes the recipe's keys that the kind does not
@@ -51,20 +55,15 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
         else _read_document(str(recipe))
     )
     given = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
-    written = {key for key, _ in given}
+    given += [(f"data.{name}", found) for name, path in paths.items() if (found := one_location(path, name))]
+    written = _distinct(key for key, _ in given)
     kinds = {table: _kind(document, table) for table in document}
     for key, value in given:
-        _apply(document, key, value)
+        _apply(document, key, value, written)
     for table, kind in kinds.items():
         if f"{table}.kind" in written and kind != _kind(document, table):
             _drop_keys_of_another_kind(document, table, kept=written)
     return validate_recipe(document, where="the recipe" if isinstance(recipe, Recipe) else str(recipe))
-
-
-def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = "") -> Recipe:
-    """The recipe with these paths in place of its own."""
-    given = {"train": train, "valid": valid, "test": test}
-    return read_recipe(recipe, {f"data.{name}": path for name, path in given.items() if path})
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
@@ -186,7 +185,17 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _apply(document: dict[str, Any], key: str, value: Any) -> None:
+def _distinct(keys: Iterable[str]) -> set[str]:
+    """The keys. Raises RecipeError for a key that stands there twice, or beside its table."""
+    known: set[str] = set()
+    for key in sorted(keys):
+        if known & {key, *accumulate(key.split("."), "{}.{}".format)}:
+            raise RecipeError(f'"{key}" is set twice; expected one value')
+        known.add(key)
+    return known
+
+
+def _apply(document: dict[str, Any], key: str, value: Any, written: Collection[str]) -> None:
     *tables, last = key.split(".")
     table = document
     for name in tables:
@@ -195,7 +204,8 @@ def _apply(document: dict[str, Any], key: str, value: Any) -> None:
             raise RecipeError(f'"{name}" in "{key}" is a value, not a table')
     if tables == ["train"] and last in BUDGETS:
         for name in BUDGETS:
-            table.pop(name, None)
+            if f"train.{name}" not in written:
+                table.pop(name, None)
     table[last] = value
 
 

@@ -28,7 +28,7 @@ def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def run(directory: Path, text: str = "", *arguments: str) -> str:
         path = directory / "predict.py"
         monkeypatch.setattr(sys, "argv", [str(path), *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="cp1252"))
         monkeypatch.setattr(sys, "path", [str(directory), *sys.path])
         forget(monkeypatch)
         capsys.readouterr()

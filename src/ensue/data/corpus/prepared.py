@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from ensue.data.corpus.cache import TextToIds
 from ensue.data.corpus.sharded_tokens import ShardedTokens, TokenShard
 from ensue.data.corpus.token_file import TokenFile, header_of, write_tokens
+from ensue.data.files import locations_in
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RunError
 from ensue.parsing import ParseError, parse_json
@@ -37,8 +38,12 @@ Encode = Callable[[Iterable[str]], Iterator[Any]]
 
 
 def is_prepared(location: str) -> bool:
-    """Whether a location is a folder of prepared ids."""
-    return location != "" and (Path(location) / INDEX).is_file() and (Path(location) / "tokenizer.json").is_file()
+    """Whether a location is a folder of prepared ids. Raises DataError for one among several."""
+    names, files = locations_in(location), (INDEX, "tokenizer.json")
+    prepared = [name for name in names if name and all((Path(name) / file).is_file() for file in files)]
+    if prepared and len(names) > 1:
+        raise DataError("ids that `ensue prepare` has written are read alone; expected text", prepared[0])
+    return bool(prepared)
 
 
 class Prepared:

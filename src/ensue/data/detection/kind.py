@@ -118,7 +118,7 @@ def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
     """The format by the user's word, by the names of files and folders, or by the columns of frames."""
     if format in ("", FRAMES) and (sign := "as --format says" if format else frames_sign(location, encoding)):
         return Taken("frames", FRAMES, sign, True)
-    shown = folder_format(Path(location), encoding=checked_encoding(encoding))
+    shown = folder_format(location, encoding=checked_encoding(encoding))
     if format == FOLDERS or (format and format == shown):
         return Taken("texts", format, "as --format says", format == shown)
     path = files_of(location)[0]

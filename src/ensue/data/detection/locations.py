@@ -11,7 +11,7 @@ from pathlib import Path
 from ensue.data.detection import signs
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS, TEXTS, by_suffix, class_of, suffix
 from ensue.data.detection.formats import first_lines, text_format
-from ensue.data.files import expanded, readable, visible
+from ensue.data.files import common_format, expanded, locations_in, readable, visible
 from ensue.data.lines import Lines, is_blank
 from ensue.data.row_files import DatasetName
 from ensue.errors import DataError
@@ -25,8 +25,18 @@ _LONGEST_TEXT = 1 << 16
 """A longer line is running text without line ends."""
 
 
-def folder_format(location: Path, *, encoding: str = "utf-8") -> str:
-    """`FOLDERS` or `CLASS_FILES` for a folder that looks like it; "" for any other."""
+def folder_format(location: str | Path, *, encoding: str = "utf-8") -> str:
+    """`FOLDERS` or `CLASS_FILES` for a folder that looks like it; "" for any other.
+
+    Raises DataError for several locations of which only some are `FOLDERS`.
+    """
+    formats = {name: _folder_format(name, encoding) for name in locations_in(location)}
+    if FOLDERS in formats.values():
+        return common_format({name: found or "files" for name, found in formats.items()})
+    return "" if "" in formats.values() else CLASS_FILES
+
+
+def _folder_format(location: str, encoding: str) -> str:
     with readable(location):
         path = expanded(location)
         if not str(location) or not path.is_dir():
@@ -43,11 +53,22 @@ def class_files(paths: Sequence[Path]) -> list[Path]:
     return [path for path in own if suffix(path.name) == ".txt"] or own
 
 
-def aligned_paths(location: str) -> tuple[str, str] | None:
-    """The two files of a location with a comma between them; None for a location of another kind.
+def aligned_paths(location: str) -> list[tuple[str, str]]:
+    """Two files for each location of two files with a comma between them; none for locations of another kind.
 
-    Names may have commas: if the whole is a file, it is one file; else two existing files are preferred.
+    Names may have commas: if the whole is a file, it is one file; else two existing files are preferred. Raises
+    DataError if locations are of both kinds, or if two are the same.
     """
+    names = locations_in(location)
+    found = {name: pair for name in names if (pair := _aligned(name))}
+    if found and len(found) < len(names):
+        other = next((name for name in names if name not in found), names[0])
+        what = "is named twice" if other in found else "expected two files with a comma between them, as the others are"
+        raise DataError(what, other)
+    return [*found.values()]
+
+
+def _aligned(location: str) -> tuple[str, str] | None:
     parts = location.split(",")
     if len(parts) == 1 or _is_there(location) or DatasetName.parse(location):
         return None

@@ -11,7 +11,7 @@ from ensue.data.detection.format_table import CLASS_FILES, FOLDERS, class_of
 from ensue.data.detection.locations import class_files, folder_format
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.formats import detect_lines, no_groups, read_folders, read_lines, write
-from ensue.data.files import expanded, files_of
+from ensue.data.files import Location, expanded, files_of, locations_in, one_location
 from ensue.data.lines import KeptLines, Lines, missing_end
 from ensue.data.records.labeled_files import LabeledFiles
 
@@ -29,7 +29,7 @@ class DocumentSource:
 
     def __init__(
         self,
-        location: str | Path | Lines,
+        location: Location | Lines,
         choice: Choice | None = None,
         *,
         format: str = "",
@@ -41,7 +41,8 @@ class DocumentSource:
         self.rest = ""
         """The text after the last document that was read: empty lines, or a header without rows."""
         if not isinstance(location, Lines):
-            format = format or self._format_of_folder(Path(location), like)
+            location = one_location(location)
+            format = format or self._format_of_folder(location, like)
         paths: Sequence[Path] | None = () if format == FOLDERS else None
         if not isinstance(location, Lines) and format == CLASS_FILES:
             paths = class_files(files_of(location))
@@ -64,7 +65,7 @@ class DocumentSource:
             raise self.files.no_text()
         self.layout = next(iter(self._layouts.values()))
 
-    def _format_of_folder(self, location: Path, like: Layout | None) -> str:
+    def _format_of_folder(self, location: str | Path, like: Layout | None) -> str:
         """The format that a folder shows. Names of files are classes only if labels are wanted, or if the run has read
         such files.
         """
@@ -79,7 +80,8 @@ class DocumentSource:
         """
         self.rest = missing = ""
         if self.layout.format == FOLDERS:
-            yield from read_folders(expanded(self.location), encoding=self.encoding)
+            for name in locations_in(self.location):
+                yield from read_folders(expanded(name), encoding=self.encoding)
             return
         for of_file in self.files:
             lines, last = KeptLines(of_file), ""

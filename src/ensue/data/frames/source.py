@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.data.detection.format_table import FRAME_SUFFIXES, FRAME_TABLES, frames_in, suffix
-from ensue.data.files import expanded, files_of
+from ensue.data.files import Location, expanded, files_of, locations_in, one_location
 from ensue.data.frames import arrays, images, sounds, tables
 from ensue.data.frames.labels import LabeledPath, by_folder, by_pattern, is_manifest, listed
 from ensue.data.frames.series import Series, SeriesOptions
@@ -50,11 +51,15 @@ class FrameSource:
     Raises DataError for no file, and as they are read for a series that cannot be used.
     """
 
-    def __init__(self, location: str | Path, reading: SeriesOptions, *, shape: Shape | None = None) -> None:
-        self.location, self.number = numbered(str(location))
+    def __init__(self, location: Location, reading: SeriesOptions, *, shape: Shape | None = None) -> None:
         self.reading, self.shape = reading, shape
         self.manifest: Path | None = None
+        names = locations_in(one_location(location))
+        self._members = [FrameSource(name, reading) for name in names] if len(names) > 1 else []
+        self.location, self.number = numbered(one_location(location))
         paths = files_of(self.location)
+        if self._members:
+            return
         if len(paths) == 1 and suffix(paths[0].name) in FRAME_TABLES and is_manifest(paths[0], reading.encoding):
             self.manifest = paths[0]
         elif len(paths) > 1:
@@ -64,6 +69,8 @@ class FrameSource:
     @cached_property
     def files(self) -> list[LabeledPath]:
         """The files with the labels that stand elsewhere."""
+        if self._members:
+            return [file for member in self._members for file in member.files]
         if self.manifest is not None:
             return list(listed(self.manifest, self.reading))
         if self.reading.pattern:
@@ -72,6 +79,8 @@ class FrameSource:
 
     def fingerprint(self) -> str:
         """A digest of the bytes of all files, and of the table that names them."""
+        if self._members:
+            return hashlib.sha256("".join(member.fingerprint() for member in self._members).encode()).hexdigest()
         return digest_of([*([self.manifest] if self.manifest else []), *(file.path for file in self.files)])
 
     def labels_in_names(self) -> list[str]:
@@ -92,7 +101,9 @@ class FrameSource:
         return iter(found)
 
     def _all(self) -> Iterator[Series]:
-        for file in self.files:
+        for member in self._members:
+            yield from map(self._checked, member)
+        for file in [] if self._members else self.files:
             for series in READERS[kind_of(file.path)](file.path, self.reading):
                 yield self._checked(self._labeled(series, file))
 

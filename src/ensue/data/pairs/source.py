@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from ensue.data.detection.format_table import ALIGNED, suffix
 from ensue.data.detection.locations import aligned_paths
-from ensue.data.files import expanded, files_of
+from ensue.data.files import Location, expanded, files_of, one_location
 from ensue.data.lines import Lines
 from ensue.data.pairs.aligned import read_aligned
 from ensue.data.pairs.formats import FORMATS, detect_lines
@@ -36,15 +37,16 @@ class PairSource:
     """
 
     def __init__(
-        self, location: str | Path | Lines, *, format: str = "", sources: Sequence[str] = (),
+        self, location: Location | Lines, *, format: str = "", sources: Sequence[str] = (),
         targets: Sequence[str] = (), group: str = "", like: PairLayout | None = None, encoding: str = "utf-8",
         is_labeled: bool = True,
     ) -> None:  # fmt: skip
         self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled, group)
-        aligned = None if isinstance(location, Lines) or not is_labeled else aligned_paths(str(location))
-        if aligned:
-            self._check_aligned(str(location), aligned, format)
-        paths = tuple(map(expanded, aligned)) if aligned else None
+        location = location if isinstance(location, Lines) else one_location(location, "the pairs")
+        aligned = [] if isinstance(location, Lines) or not is_labeled else aligned_paths(location)
+        for names in aligned:
+            self._check_aligned(str(location), names, format)
+        paths = tuple(expanded(name) for names in aligned for name in names) if aligned else None
         self.files = LabeledFiles(location, encoding, paths=paths, encoding_of=_encoding_of)
         self.location = self.files.location
         self._layouts: dict[str, PairLayout] = {}
@@ -81,7 +83,8 @@ class PairSource:
     def __iter__(self) -> Iterator[Pair]:
         """Raises DataError (file:line) for a record that is no pair, and if targets are read for an empty side."""
         if self.layout.format == ALIGNED:
-            yield from read_aligned(self._open_both)
+            for first in range(0, len(self.files.paths), 2):
+                yield from read_aligned(lambda first=first: self._open_both(first))  # type: ignore[misc]
             return
         for lines in self.files:
             layout = self._layouts.get(lines.name, self.layout)
@@ -92,8 +95,8 @@ class PairSource:
         """A pair with targets, as it is given out. Raises DataError for one with an empty side."""
         return checked_pair(pair)
 
-    def _open_both(self) -> tuple[Lines, Lines]:
-        source, target = self.files
+    def _open_both(self, first: int) -> tuple[Lines, Lines]:
+        source, target = islice(self.files, first, first + 2)
         return source, target
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.files import common_format, files_of
+from ensue.data.files import Location, common_format, files_of, one_location
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import sample
 from ensue.data.sources import digest_of
@@ -26,7 +26,7 @@ class LabeledFiles:
 
     def __init__(
         self,
-        location: str | Path | Lines,
+        location: Location | Lines,
         encoding: str,
         *,
         paths: Sequence[Path] | None = None,
@@ -40,8 +40,8 @@ class LabeledFiles:
         if isinstance(location, Lines):
             self.location, self._waiting = location.name, location
         else:
-            self.location = str(location)
-            self.paths = files_of(location) if paths is None else tuple(paths)
+            self.location = one_location(location)
+            self.paths = files_of(self.location) if paths is None else tuple(paths)
 
     def __len__(self) -> int:
         return max(1, len(self.paths))

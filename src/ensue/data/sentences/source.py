@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from ensue.data.detection.formats import sentence_format
+from ensue.data.files import Location
 from ensue.data.lines import KeptLines, Lines, missing_end
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.records.record import SAMPLE_ROWS
@@ -25,7 +25,7 @@ class SentenceSource:
     """
 
     def __init__(
-        self, location: str | Path | Lines, *, format: str | None = None, like: str | None = None,
+        self, location: Location | Lines, *, format: str | None = None, like: str | None = None,
         encoding: str = "utf-8", made: Callable[[str], Format] | None = None, words: str | None = None,
         splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False,
     ) -> None:  # fmt: skip

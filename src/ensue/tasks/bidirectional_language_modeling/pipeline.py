@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.arguments import check_texts, check_type, check_whole
+from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
@@ -209,18 +210,18 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return inspect_words(self, self.reader, self.words_of(text), table, self.recipe.describe())
 
     def evaluate(
-        self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
+        self, location: Location, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> TwoWayScores | ContextScores:
         """The scores on a file, a folder or a glob: perplexity in both directions, or the loss of contexts."""
         text = self._text(location, encoding)
         return self.objective.score(self.model, text, self.reader, progress=progress)
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         return self.objective.items(self.model, self._text(location, encoding), self.reader)
 
-    def _text(self, location: str | Path, encoding: str) -> WordText:
+    def _text(self, location: Location, encoding: str) -> WordText:
         """The text to score. Raises EnsueError for a model without a head."""
-        check_path("the text", location)
+        location = one_location(location, "the text")
         if self.recipe.head.kind == "none":
             self._head()
         return WordText.read(TextSource(location, encoding=encoding), self.tokenizer)

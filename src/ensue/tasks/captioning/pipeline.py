@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ensue.data.compact_texts import Ragged
+from ensue.data.files import Location
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
@@ -123,16 +124,14 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
             else:
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
-    def _captioned(self, location: str | Path, encoding: str) -> Iterator[Captioned]:
+    def _captioned(self, location: Location, encoding: str) -> Iterator[Captioned]:
         return captioned(self._whole(location, encoding), self.recipe.data.separator)
 
-    def evaluate(
-        self, location: str | Path, *, encoding: str = "utf-8", compare: Self | None = None
-    ) -> GenerationScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
         """The scores of the captions of images. `compare` tests the difference to another model's captions."""
         return self.score_pairs(list(self._captioned(location, encoding)), compare=compare)
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         return self.items_scored(list(self._captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:

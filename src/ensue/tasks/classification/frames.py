@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.data.files import Location
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.inspection.attributions import Integrated, gradients_of
@@ -95,14 +95,14 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
         head = " + ".join(self.recipe.head.pooling)
         return inspect_series(self.model, shown, self.labels, facts | {"head": head})
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> ClassificationScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> ClassificationScores:
         """The scores on labeled series. Raises DataError for one without a label."""
         return scores_of(self.labels, self._judged(location, encoding))
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         return items_of(self.labels, self._judged(location, encoding), "series")
 
-    def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
+    def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
         for answer in self.classify(self._whole(location, encoding)):
             right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, self.labels.chosen(answer.probabilities), answer.probabilities)

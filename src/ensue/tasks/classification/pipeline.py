@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
-from ensue.arguments import check_path, check_share, check_texts, check_type
+from ensue.arguments import check_share, check_texts, check_type
 from ensue.data.compact_texts import Ragged
 from ensue.data.documents import Document, DocumentSource, Layout
+from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.colors import color_of
@@ -177,7 +177,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         return inspect_texts(self.model, reads, shown, self.labels, facts)
 
     def candidates(
-        self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
+        self, location: Location, *, format: str | None = None, encoding: str = "utf-8"
     ) -> Iterator[Candidate]:
         """The residual is that of the loss, if what the model says were right."""
         source = self.source(location, format=format, encoding=encoding, is_labeled=False)
@@ -221,7 +221,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
 
     def source(
         self,
-        location: str | Path | Lines,
+        location: Location | Lines,
         *,
         format: str | None = None,
         encoding: str = "utf-8",
@@ -231,18 +231,18 @@ class ClassificationPipeline(Choosing, WordPipeline):
         layout = Layout.from_json(self.config["layout"]) if self.config else None
         return document_source(data, location, like=layout, is_labeled=is_labeled, labels=self.labels.names)
 
-    def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
+    def evaluate(self, location: Location, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
         """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
         one.
         """
         return scores_of(self.labels, self._judged(location, format, encoding))
 
-    def scored_items(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:
         return items_of(self.labels, self._judged(location, format, encoding), "texts")
 
-    def _judged(self, location: str | Path, format: str, encoding: str) -> Iterator[Judged]:
+    def _judged(self, location: Location, format: str, encoding: str) -> Iterator[Judged]:
         """The labels of labeled texts. Raises DataError if there are none."""
-        check_path("the data", location)
+        location = one_location(location, "the data")
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from ensue.data.documents import Choice, Document, DocumentSource, Layout
+from ensue.data.files import Location
 from ensue.data.lines import Lines
 from ensue.errors import DataError, listed
 from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
@@ -20,7 +20,7 @@ Word = TypeVar("Word")
 
 def document_source(
     data: ClassificationData,
-    location: str | Path | Lines,
+    location: Location | Lines,
     *,
     like: Layout | None = None,
     is_labeled: bool = True,

@@ -113,7 +113,8 @@ class Split(Generic[DataT]):
 
 def named(location: str) -> list[Path]:
     """The files that a location names, which may be two with a comma between them."""
-    return [path for name in aligned_paths(location) or (location,) for path in all_files(name)]
+    aligned = [name for names in aligned_paths(location) for name in names]
+    return [path for name in aligned or [location] for path in all_files(name)]
 
 
 def files_named(table: DataRecipe) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 
+from ensue.data.files import Location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError, RunError
@@ -68,10 +69,10 @@ class Pipeline(Shown, ABC):
         return cls(run.model(device))
 
     @abstractmethod
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> Scores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> Scores:
         """The scores on a file, a folder or a glob."""
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems | None:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems | None:
         """The scores on a file, a folder or a glob with the items that they are made of, so that a difference to
         another model can be tested (`ensue compare`). None for a model without such a test.
         """

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_whole
+from ensue.arguments import check_whole
+from ensue.data.files import Location, one_location
 from ensue.data.frames.series import Series, as_vectors
 from ensue.errors import DataError, EnsueError, nearest
 from ensue.inspection.markup import clipped
@@ -87,11 +88,11 @@ class DrawingPipeline(Pipeline):
         strokes = shown_strokes(Path(out), self.model.glimpses, frames)
         return draw_canvases(Path(out), self._canvases(samples, seed, strokes))
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
         """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
-        check_path("the data", location)
+        location = one_location(location, "the data")
         check_whole("draws", draws, 1, MOST_DRAWS)
-        images = read_images(str(location), colors=self.model.size.colors, encoding=encoding, size=self.model.size)
+        images = read_images(location, colors=self.model.size.colors, encoding=encoding, size=self.model.size)
         return score_painter(self.model, binarized(images, self.recipe.data.binarize), draws=draws)
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.arguments import check_path, check_type, check_whole
+from ensue.data.files import Location
 from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.stored import FrameRows
 from ensue.data.frames.writing import check_writable, written
@@ -178,7 +179,7 @@ class FramePredictionPipeline(FramesPipeline):
                 else:
                     yield f"{nats:9.4f}\t{one.name}\t{number}"
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8", draws: int = 1) -> FrameScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> FrameScores:
         """The nats per frame; with latent variables the bound, and with several `draws` of these also an estimate by
         importance sampling. Raises EnsueError for draws out of range.
         """
@@ -186,7 +187,7 @@ class FramePredictionPipeline(FramesPipeline):
         costs = (cost for _, cost in self._costs(self._whole(location, encoding), draws=draws))
         return scores_of(costs, d_latent=self.model.d_latent, draws=draws)
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
         for _, cost in self._costs(self._whole(location, encoding)):
             rows.append((cost.frames.sum(), len(cost.frames)))

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.arguments import check_path, check_texts
-from ensue.data.files import expanded
+from ensue.arguments import check_texts
+from ensue.data.files import Location, one_location
 from ensue.data.frames.series import Series, as_vectors
 from ensue.data.frames.sounds import log_mel
 from ensue.data.frames.source import FrameSource
@@ -57,9 +57,9 @@ class FramesPipeline(Predictor):
         recipe: Any = directory.recipe
         return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
-    def source(self, location: str | Path, *, encoding: str = "utf-8") -> FrameSource:
+    def source(self, location: Location, *, encoding: str = "utf-8") -> FrameSource:
         """The series of a file, a folder, a glob or a table of paths. They have to look like the training data."""
-        check_path("the data", location)
+        location = one_location(location, "the data")
         return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
 
     def _given(self, series: Iterable[Any]) -> Iterator[Series]:
@@ -122,9 +122,9 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
         return Series(name, values)
 
-    def _whole(self, location: str | Path, encoding: str) -> Iterator[Series]:
+    def _whole(self, location: Location, encoding: str) -> Iterator[Series]:
         """The series of a location, to be scored. Raises DataError for none."""
-        one = None
+        location, one = one_location(location), None
         for one in self.source(location, encoding=encoding):
             yield self._checked(one)
         if one is None:
@@ -136,7 +136,7 @@ class FramesPipeline(Predictor):
         """
         if is_stream(location):
             raise EnsueError(NO_STREAM)
-        whole = self.source(expanded(location), encoding=encoding)
+        whole = self.source(location, encoding=encoding)
         return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, whole))))
 
 

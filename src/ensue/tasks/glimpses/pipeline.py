@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.arguments import check_whole
+from ensue.data.files import Location
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
@@ -77,14 +78,14 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         found: NDArray[np.float32] = (sides + places * sides.max()) / 2
         return found
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SymbolScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> SymbolScores:
         """The scores on images with captions. Raises DataError for one without."""
         return score_symbols(self._judged(location, encoding))
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         return symbol_items(self._judged(location, encoding), "series")
 
-    def _judged(self, location: str | Path, encoding: str) -> Iterator[JudgedSymbols]:
+    def _judged(self, location: Location, encoding: str) -> Iterator[JudgedSymbols]:
         for one, found, nats in self.read(self._whole(location, encoding), with_captions=True):
             yield JudgedSymbols(caption_of(one, self.recipe), found.symbols, nats)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ensue.arguments import check_texts
+from ensue.data.files import Location
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu, pieces
 from ensue.data.sentences.running_text import CutSentence, RunningText, cut_sentences, running_text
@@ -46,7 +46,7 @@ class CutterPipeline(LabelingPipeline):
         return RunningText()
 
     def source(
-        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8",
+        self, location: Location | Lines, *, format: str | None = None, encoding: str = "utf-8",
         is_labeled: bool = False,
     ) -> SentenceSource:  # fmt: skip
         """The paragraphs of raw text, or those of a treebank."""
@@ -85,7 +85,7 @@ class CutterPipeline(LabelingPipeline):
         lines = stream_lines(location, encoding) if is_stream(location) else location
         return self.source(lines, encoding=encoding)
 
-    def evaluate(self, data: str | Path, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
+    def evaluate(self, data: Location, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
         """The scores on the raw text of a treebank, as the CoNLL 2018 shared task counts."""
         gold = _treebank(data, encoding)
         return raw_text_scores(_analyzed(gold), _analyzed(self.again(gold)), with_tags=False)
@@ -149,7 +149,7 @@ class CutterAndTagger:
             else:
                 yield self.tagger.written(answer, plain)
 
-    def evaluate(self, data: str | Path, *, encoding: str = "utf-8") -> RawTextScores:
+    def evaluate(self, data: Location, *, encoding: str = "utf-8") -> RawTextScores:
         """The scores on the raw text of a treebank, as the CoNLL 2018 shared task counts."""
         gold, plain = _treebank(data, encoding), Conllu()
         said = (self.tagger.written(answer, plain) for answer in self.tagger.label(self.cutter.again(gold)))
@@ -170,7 +170,7 @@ class CutterAndTagger:
         return self.tagger.lacking(least=least)
 
 
-def _treebank(location: str | Path, encoding: str) -> list[Sentence]:
+def _treebank(location: Location, encoding: str) -> list[Sentence]:
     """The sentences of a treebank. Raises DataError if it is none."""
     return list(SentenceSource(location, format=Conllu.name, encoding=encoding))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ensue.data.files import Location
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.inspection.colors import color_of
@@ -111,14 +111,14 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
         return inspect_series(self.model, shown, self.labels, facts | {"head": self.recipe.head.kind})
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> LabelingScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> LabelingScores:
         """The scores on series with a label for each frame. Raises DataError for one without."""
         return scores_of(self.labels, self._judged(location, encoding))
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         return items_of(self.labels, self._judged(location, encoding), "series")
 
-    def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
+    def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
         for one, found in self.label(self._whole(location, encoding)):
             yield frame_labels(one), list(found.labels)
 

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_texts, check_whole
+from ensue.arguments import check_texts, check_whole
 from ensue.data.compact_texts import Ragged, StringColumn
+from ensue.data.files import Location, locations_in, one_location
 from ensue.data.lines import Lines
 from ensue.data.sentences.formats import PlainText, format_class
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
@@ -141,7 +142,7 @@ class LabelingPipeline(WordPipeline):
         )
 
     def candidates(
-        self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
+        self, location: Location, *, format: str | None = None, encoding: str = "utf-8"
     ) -> Iterator[Candidate]:
         """The residual is the mean surprisal of the labels that the model gives, one number."""
         source = self.source(location, format=format, encoding=encoding)
@@ -162,7 +163,7 @@ class LabelingPipeline(WordPipeline):
 
     def source(
         self,
-        location: str | Path | Lines,
+        location: Location | Lines,
         *,
         format: str | None = None,
         encoding: str = "utf-8",
@@ -198,7 +199,7 @@ class LabelingPipeline(WordPipeline):
         return format.write(answer.sentence, answer.labels, column)
 
     def evaluate(
-        self, data: str | Path, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None
+        self, data: Location, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None
     ) -> LabelingScores:
         """The scores on a file of labeled sentences. The words whose label is wrong are written to the table `errors`.
 
@@ -207,19 +208,19 @@ class LabelingPipeline(WordPipeline):
         answers = self._answers(data, format, encoding)
         if errors is None:
             return scores_of(self.labels, ((right, said) for _, right, said in answers))
-        if Path(errors).resolve() == Path(data).resolve():
+        if Path(errors).resolve() in {Path(name).resolve() for name in locations_in(one_location(data))}:
             raise EnsueError(f"{errors}: is the file that is read; expected another one for the mistakes")
         return scores_of(self.labels, with_mistakes(answers, Path(errors)))
 
-    def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
         answers = self._answers(location, format, encoding)
         return items_of(self.labels, ((right, said) for _, right, said in answers), "sentences")
 
     def _answers(
-        self, data: str | Path, format: str | None, encoding: str
+        self, data: Location, format: str | None, encoding: str
     ) -> Iterator[tuple[Sentence, Sequence[Any], list[Any]]]:
         """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""
-        check_path("the data", data)
+        data = one_location(data, "the data")
         source = self.source(data, format=format, encoding=encoding, is_labeled=True)
         column, words = self.column(source.format), 0
         for answer in self.label(source):

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.arguments import check_path, check_type, check_whole
+from ensue.arguments import check_type, check_whole
 from ensue.data.corpus.cache import tokenize
+from ensue.data.files import Location, one_location
 from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling, SamplingOptions
@@ -248,7 +249,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def evaluate(
         self,
-        text: str | Path | TextSource,
+        text: Location | TextSource,
         *,
         encoding: str = "utf-8",
         parts: int | None = None,
@@ -259,16 +260,16 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         The text is cut into `parts` that are read together; 1 reads it from beginning to end.
         """
         if not isinstance(text, TextSource):
-            check_path("the text", text)
+            text = one_location(text, "the text")
         if parts is not None:
             check_whole("parts", parts, 1, MOST_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
         return read(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         """The bits per character, whose items are pieces of the text."""
-        check_path("the text", location)
+        location = one_location(location, "the text")
         source = TextSource(location, encoding=encoding)
         tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"

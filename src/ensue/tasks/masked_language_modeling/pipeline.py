@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.arguments import check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.examples import NOT_HIDDEN
+from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair
 from ensue.data.sources import TextSource
@@ -178,7 +179,7 @@ class MaskedVectors(ContextualPipeline, TextVectors):
 class SentenceVectorsPipeline(MaskedVectors):
     """Vectors of texts that were learned from pairs."""
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> TextSimilarityScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> TextSimilarityScores:
         """How the cosines of pairs of texts agree with the similarities that people gave them (`text_similarity`)."""
         return self.text_similarity(location, encoding=encoding)
 
@@ -260,12 +261,12 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
             yield from self.score(line)
 
     def evaluate(
-        self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
+        self, location: Location, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> MaskedScores:
         """The scores on a file, a folder or a glob, with masks that are the same for every model."""
         return self._scored(location, encoding, progress=progress)
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
 
         def collect(batch: MaskedBatch, found: MaskedNats) -> None:
@@ -280,11 +281,11 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
         self._scored(location, encoding, collect=collect)
         return rows.scored("blocks", {"masked_nats": ratio(0, 2), "accuracy": ratio(1, 2)})
 
-    def _scored(self, location: str | Path, encoding: str, **told: Any) -> MaskedScores:
+    def _scored(self, location: Location, encoding: str, **told: Any) -> MaskedScores:
         self._check_head("this score")
-        check_path("the text", location)
+        location = one_location(location, "the text")
         tokens = tokenize(TextSource(location, encoding=encoding), stream_of(self.recipe, self.coder.tokenizer))
-        examples = scored_examples(self.recipe, tokens, self.coder, str(location))
+        examples = scored_examples(self.recipe, tokens, self.coder, location)
         masking = masking_of(self.recipe, self.coder)
         return score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **told)
 

@@ -11,8 +11,9 @@ from typing import Any, Self
 
 import torch
 
-from ensue.arguments import check_path, check_texts
+from ensue.arguments import check_texts
 from ensue.data.compact_texts import Ragged
+from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.data.sources import is_typed
@@ -228,7 +229,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             check_lengths(recipe, pair, source, target)
 
     def source(
-        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
+        self, location: Location | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
     ) -> PairSource:
         """The pairs of a file, read as the training data were."""
         return PairSource(location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled)
@@ -250,19 +251,19 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     def evaluate(
         self,
-        location: str | Path,
+        location: Location,
         *,
         format: str | None = None,
         encoding: str = "utf-8",
         compare: SequencePipeline | None = None,
     ) -> GenerationScores:
         """The scores of the outputs for a file of pairs. `compare` tests the difference to another model's outputs."""
-        check_path("the pairs", location)
+        location = one_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.score_pairs(references(source, source.layout), compare=compare)
 
-    def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
-        check_path("the pairs", location)
+    def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
+        location = one_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.items_scored(references(source, source.layout))
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path
 from ensue.data.corpus.pairs import MinimalPair, pair_files, read_pairs, stem
+from ensue.data.files import Location, one_location
 from ensue.errors import DataError, EnsueError, distinct_names
 from ensue.inspection.notebook import html, scores_section
 from ensue.runs.pictures import Lines
@@ -116,14 +116,14 @@ class ScoringPipeline(Pipeline):
 
     def minimal_pairs(
         self,
-        location: str | Path,
+        location: Location,
         *,
         encoding: str = "utf-8",
         progress: Callable[[PairScore], None] | None = None,
     ) -> MinimalPairScores:
         """How often the better one of two texts is the more probable one, by the sum of its tokens' surprisals."""
         self.check_scores()
-        check_path("the pairs", location)
+        location = one_location(location, "the pairs")
         return score_pairs(self.total_nats, location, encoding=encoding, progress=progress)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path
+from ensue.data.files import Location, one_location
 from ensue.data.judgments import JudgedTexts, read_judged_texts
 from ensue.errors import EnsueError, nearest
 from ensue.metrics.words import TextSimilarityScores, pearson, spearman
@@ -28,11 +27,11 @@ class TextVectors(Pipeline):
         """The cosine of the vectors of two texts; 0 if one of them is zeros."""
         return float(cosines(*self.embed([first, second])[:, None])[0])
 
-    def text_similarity(self, location: str | Path, *, encoding: str = "utf-8") -> TextSimilarityScores:
+    def text_similarity(self, location: Location, *, encoding: str = "utf-8") -> TextSimilarityScores:
         """How the cosines of pairs of texts agree with the similarities that people gave them: a file, folder or glob
         (`data.judged_texts`).
         """
-        check_path("the pairs", location)
+        location = one_location(location, "the pairs")
         return self.similarity_scores(read_judged_texts(location, encoding=encoding))
 
     def similarity_scores(self, pairs: JudgedTexts) -> TextSimilarityScores:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.data.files import Location, one_location
 from ensue.data.judgments import read_questions
 from ensue.data.vector_files import write_word2vec
 from ensue.errors import EnsueError, nearest
@@ -149,14 +150,14 @@ class WordVectorsPipeline(TextVectors):
         unit_a, unit_b, unit_c = (unit_vectors(self.vector(word)) for word in (a, b, c))
         return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self._lowered(w) for w in (a, b, c)])
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
         """The scores on pairs with a judged similarity, or on analogies: a file, a folder or a glob."""
-        check_path("the location", location)
-        return self.table.score(read_questions(location, encoding=encoding), str(location))
+        location = one_location(location, "the location")
+        return self.table.score(read_questions(location, encoding=encoding), location)
 
-    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems | None:
-        check_path("the location", location)
-        return self.table.scored_items(read_questions(location, encoding=encoding), str(location))
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems | None:
+        location = one_location(location, "the location")
+        return self.table.scored_items(read_questions(location, encoding=encoding), location)
 
     def protocol(self, scores: Any) -> str:
         if isinstance(scores, SimilarityScores):

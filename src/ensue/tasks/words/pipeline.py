@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_type, check_whole
 from ensue.data.compact_texts import Ragged
+from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.data.vector_index import VectorIndex
@@ -88,7 +89,7 @@ class WordPipeline(Predictor):
 
     @abstractmethod
     def source(
-        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
+        self, location: Location | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
     ) -> Any:
         """The texts of a file; with the columns of the training data, if the file has them."""
 
@@ -117,13 +118,13 @@ class WordPipeline(Predictor):
 
     @abstractmethod
     def candidates(
-        self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8"
+        self, location: Location, *, format: str | None = None, encoding: str = "utf-8"
     ) -> Iterator[Candidate]:
         """The texts of a file, with or without labels, and what the model says of them."""
 
     def choose(
         self,
-        location: str | Path,
+        location: Location,
         count: int,
         *,
         without: Sequence[str | Path] = (),
@@ -141,7 +142,7 @@ class WordPipeline(Predictor):
         found = {each.texts: each for each in self.candidates(location, format=format, encoding=encoding)}
         left = [each for texts, each in found.items() if texts not in known and any(text.strip() for text in texts)]
         if not left:
-            raise DataError("no text is left to choose", location)
+            raise DataError("no text is left to choose", one_location(location))
         words = [[word for text in each.texts for word in words_in(text, self.splitter)] for each in left]
         forms, numbers = self.reader.read(words)
         texts = text_vectors(forms.vectors.float().cpu().numpy(), numbers)

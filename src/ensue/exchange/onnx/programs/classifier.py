@@ -28,6 +28,8 @@ def predict(texts):
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")  # whatever the locale
     options = argparse.ArgumentParser(description="Labels texts, one on each line of the standard input.")
     options.add_argument("--at-least", type=float, default=0, metavar="P", help="no label that is less probable")
     least = options.parse_args().at_least

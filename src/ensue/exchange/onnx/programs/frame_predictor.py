@@ -34,6 +34,7 @@ def predict(frames):
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
     for path in sys.argv[1:]:
         for name, frames in series(path):
             print(f"{name}\t{' '.join(f'{number:.6g}' for number in predict(frames))}")

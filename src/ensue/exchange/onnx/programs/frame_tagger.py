@@ -19,6 +19,7 @@ def predict(some):
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
     for path in sys.argv[1:]:
         for name, frames in series(path):
             print(f"{name}\t{' '.join(predict([frames])[0])}")

@@ -72,6 +72,8 @@ def go_on(prompt, count):
     return decode(ids[1:]).removeprefix(before)
 
 
+for stream in (sys.stdin, sys.stdout):
+    stream.reconfigure(encoding="utf-8")  # whatever the locale
 if sys.argv[1:2] == ["--go-on"]:
     print(go_on(sys.argv[3], int(sys.argv[2])))
 else:

@@ -72,6 +72,8 @@ def embed(text):
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")  # whatever the locale
     for line in sys.stdin:
         text = line.rstrip("\r\n")
         if config["fills"] and sys.argv[1:] != ["--embed"]:

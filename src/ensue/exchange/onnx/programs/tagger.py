@@ -100,6 +100,8 @@ def places(rows):
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")  # whatever the locale
     options = argparse.ArgumentParser(description="Labels sentences, one on each line of the standard input.")
     options.add_argument("--json", action="store_true", help="a JSON line for each sentence, with probabilities")
     options.add_argument("--n-best", type=int, default=0, metavar="K", help="the best paths with their probabilities")

@@ -113,6 +113,8 @@ def outputs(sources):
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")  # whatever the locale
     if len(sys.argv) > 1:
         sys.exit(f"{sys.argv[1]}: this program takes no arguments; `ensue predict` has --glossary and --keep-markup")
     while lines := list(islice(sys.stdin, 1 if sys.stdin.isatty() else config["window"])):
