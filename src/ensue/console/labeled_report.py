@@ -118,11 +118,18 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         if self.summary.columns.counts:
             yield self._column_table()
 
+    def notes(self) -> Iterator[str]:
+        yield from super().notes()
+        if self.summary.borders and (note := self.summary.borders.note()):
+            yield note
+
     def recipe(self) -> tuple[str, str]:
         return "tag-lstm-crf" if self.summary.scheme else "tag-lstm", "tagger"
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
+        if self.summary.borders and self.summary.borders.reason and self.summary.borders.reason.splitter:
+            yield f"data.splitter={self.summary.borders.reason.splitter}"
         for key in ("words", "labels"):
             if name := getattr(self.columns, key):
                 yield f"data.{key}={toml_value(name)}"

@@ -26,12 +26,18 @@ def show_scores(scores: Scores) -> None:
     table.add_column(justify="right")
     content = scores.as_json()
     for name, value in content.items():
-        if name != "confusion" and (value is None or isinstance(value, int | float)):
+        if name not in ("confusion", "misaligned") and (value is None or isinstance(value, int | float)):
             table.add_row(name.replace("_", " "), _number(value))
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
         what = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
         print(f"the model does not know the {what} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
+    if misaligned := content.get("misaligned"):
+        from ensue.data.sentences.span_borders import CHARACTERS, misaligned_spans  # noqa: PLC0415 (it imports numpy)
+
+        total = sum(label["support"] for label in content["per_label"].values())
+        first = getattr(scores, "first_misaligned", "")
+        print(f"{misaligned_spans(misaligned, total, first)}: they count as misses; {CHARACTERS} in training")
     if content.get("per_label"):
         Console(highlight=False).print(label_rows(content["per_label"]))
 

@@ -21,13 +21,15 @@ from ensue.errors import DataError, EnsueError, in_one_line
 from ensue.parsing import ParseError, parse_json
 
 Row = dict[str, Any]
+CLIPPED = "clipped"
+"""The key of a span that ends behind the text of its row."""
 
 _BRAT_SPAN = re.compile(r"T\S*\t(\S+) (\d{1,9} \d{1,9}(?:;\d{1,9} \d{1,9})*)(?:\t.*)?")
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 
 def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Row]:
-    """The lines of the `.txt` beside an `.ann`, with their spans; lines that a span goes across are one.
+    """The lines of the `.txt` beside an `.ann`, with their spans; a span of several lines is clipped to its first one.
 
     Relations, events, attributes and notes are left out. Raises DataError (file:line) for a span that is not in the
     text, has gaps, or overlaps another one, if they are not `nested`.
@@ -36,7 +38,9 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
     spans: list[_BratSpan] = []
     for number, line in enumerate(whole_text(path, encoding).split("\n"), 1):
         if line.startswith("T"):
-            spans.append(_brat_span(line.rstrip("\r\n"), text, str(path), number))
+            span = _brat_span(line.rstrip("\r\n"), text, str(path), number)
+            said = text[span.start : span.end]
+            spans.append(span._replace(start=span.end - len(said.lstrip() or said)))  # words of the next line are there
     spans.sort()
     for before, behind in pairwise(spans):
         if behind.start < before.end and not nested:
@@ -47,16 +51,13 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
         for start, end in span.gaps:
             if start < end and not (text[start].isspace() and words[bisect_left(words, start)] >= end):
                 raise DataError("a span with gaps; expected spans in one piece", path, span.line)
-    start = place = inside = reached = 0
+    start = place = inside = 0
     for end in [*(match.end() for match in re.finditer("\n", text)), len(text)]:
         while inside < len(spans) and spans[inside].start < end:
-            reached = max(reached, spans[inside].end)
             inside += 1
-        if reached > end:
-            continue
-        if text[start:end].strip():
-            found = [{"start": a - start, "end": b - start, "label": label} for a, b, label, *_ in spans[place:inside]]
-            yield {"text": text[start:end].rstrip("\r\n"), "spans": found}
+        line = text[start:end].rstrip("\r\n")
+        if line.strip():
+            yield {"text": line, "spans": [span.within(start, len(line)) for span in spans[place:inside]]}
         start, place = end, inside
 
 
@@ -164,6 +165,12 @@ class _BratSpan(NamedTuple):
     label: str
     line: int
     gaps: list[tuple[int, int]]
+
+    def within(self, start: int, length: int) -> Row:
+        """The span in a line of that length, which begins at `start`."""
+        end = min(self.end - start, length)
+        clipped = {CLIPPED: True} if end < self.end - start else {}
+        return {"start": self.start - start, "end": end, "label": self.label} | clipped
 
 
 def _brat_span(line: str, text: str, name: str, number: int) -> _BratSpan:

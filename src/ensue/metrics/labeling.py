@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ensue.metrics.confusion import LabelScore, LabelsScores, label_scores, macro_f1, most_confused, overall, share
@@ -22,7 +23,8 @@ class LabelingScores(LabelsScores):
 
     `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, for which the three equal the
     accuracy. `per_label` is by span class, or by label. `confusion` has the most frequent confusions of token labels as
-    (gold, predicted, count).
+    (gold, predicted, count). `misaligned` gold spans begin or end inside of a word; none of them can be predicted, and
+    they count as misses. The first one is at `first_misaligned`.
     """
 
     in_json = (
@@ -38,6 +40,8 @@ class LabelingScores(LabelsScores):
     confusion: list[tuple[str, str, int]]
     pairs: Counter[tuple[str, str]]
     """How often each label of a token was predicted as each: all (gold, predicted)."""
+    misaligned: int = 0
+    first_misaligned: str = ""
 
     def matrix(self) -> tuple[list[str], list[list[int]]]:
         """All labels of tokens, and a row of counts for each right one, with a column for each predicted one."""
@@ -46,7 +50,12 @@ class LabelingScores(LabelsScores):
 
     def as_json(self) -> dict[str, Any]:
         names = ("gold", "predicted", "count")
-        return super().as_json() | {"confusion": [dict(zip(names, row, strict=True)) for row in self.confusion]}
+        misaligned = {"misaligned": self.misaligned} if self.misaligned else {}
+        return (
+            super().as_json()
+            | {"confusion": [dict(zip(names, row, strict=True)) for row in self.confusion]}
+            | misaligned
+        )
 
     @property
     def headline(self) -> tuple[str, float]:
@@ -60,27 +69,33 @@ class LabelingTally:
     same class, start and end. Spans are read by `ensue.text.schemes.spans`, so labels that break their scheme are
     neither corrected nor dropped; `read` is another way. A span ends with its sentence. A precision without
     predictions, a recall without gold spans and an F1 of two zeros are 0. Accuracy compares the labels of tokens
-    unchanged, so gold labels and predictions should have the same scheme.
+    unchanged, so gold labels and predictions have the same scheme (`in_scheme` of the model's labels).
     """
 
     def __init__(self, *, spans: bool, read: Reading = spans) -> None:
         self.is_spans, self._read = spans, read
-        self._sentences = 0
+        self._sentences, self._misaligned, self._first = 0, 0, ""
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._correct: Counter[str] = Counter()
         self._gold: Counter[str] = Counter()
         self._predicted: Counter[str] = Counter()
 
-    def add(self, gold: Sequence[str], predicted: Sequence[str]) -> None:
-        """Counts one sentence, by its right and its predicted labels."""
+    def add(
+        self, gold: Sequence[str], predicted: Sequence[str], misaligned: Sequence[Span] = (), place: str = ""
+    ) -> None:
+        """Counts one sentence, by its right and its predicted labels. Its `misaligned` spans, of which `gold` has the
+        words, are misses.
+        """
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
         self._sentences += 1
+        self._misaligned += len(misaligned)
+        self._first = self._first or (place if misaligned else "")
         self._pairs.update(zip(gold, predicted, strict=True))
         if self.is_spans:
-            gold_spans, predicted_spans = self._read(gold), self._read(predicted)
-            self._gold.update(span.label for span in gold_spans)
+            gold_spans, predicted_spans = set(self._read(gold)) - {*misaligned}, self._read(predicted)
+            self._gold.update(span.label for span in (*gold_spans, *misaligned))
             self._predicted.update(span.label for span in predicted_spans)
-            self._correct.update(span.label for span in set(gold_spans) & set(predicted_spans))
+            self._correct.update(span.label for span in gold_spans & {*predicted_spans})
 
     def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
         """The scores of all sentences so far. `known` are the model's labels; with `spans`, their classes count."""
@@ -104,6 +119,8 @@ class LabelingTally:
             confusion=most_confused(self._pairs, CONFUSIONS),
             unknown_labels={} if known is None else self._unknown(gold, known),
             pairs=self._pairs,
+            misaligned=self._misaligned,
+            first_misaligned=self._first,
         )
 
     def _unknown(self, gold: Counter[str], known: Iterable[str]) -> dict[str, int]:
@@ -125,13 +142,20 @@ class ColumnsTally:
         self._known = {name: part.labels.names for name, part in plain.items()}
         self._right, self._tokens, self._sentences = 0, 0, 0
 
-    def add(self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]]) -> None:
+    def add(
+        self,
+        gold: Sequence[tuple[str, ...]],
+        predicted: Sequence[tuple[str, ...]],
+        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}),
+        place: str = "",
+    ) -> None:
         """Counts one sentence, by its right and its predicted labels."""
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
         right, tokens = right_tokens(gold, predicted)
         self._right, self._tokens, self._sentences = self._right + right, self._tokens + tokens, self._sentences + 1
-        for place, tally in enumerate(self._columns.values()):
-            tally.add([row[place] for row in gold], [row[place] for row in predicted])
+        for number, (name, tally) in enumerate(self._columns.items()):
+            cut = misaligned.get(name, ())
+            tally.add([row[number] for row in gold], [row[number] for row in predicted], cut, place)
 
     def scores(self) -> LabelingScores:
         """The scores of all sentences so far."""
@@ -144,7 +168,8 @@ class ColumnsTally:
             is_spans=False, accuracy=accuracy, precision=accuracy, recall=accuracy, f1=accuracy,
             macro_f1=macro_f1(per_label), tokens=self._tokens, sentences=self._sentences, per_label=per_label,
             confusion=sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:CONFUSIONS],
-            unknown_labels=unknown, pairs=Counter(),
+            unknown_labels=unknown, pairs=Counter(), misaligned=sum(one.misaligned for one in found.values()),
+            first_misaligned=next((one.first_misaligned for one in found.values() if one.misaligned), ""),
         )  # fmt: skip
 
 
@@ -162,7 +187,9 @@ def right_tokens(gold: Sequence[object], predicted: Sequence[object]) -> tuple[i
     return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
 
 
-def right_spans(gold: Sequence[str], predicted: Sequence[str], read: Reading = spans) -> tuple[int, int, int]:
+def right_spans(
+    gold: Sequence[str], predicted: Sequence[str], read: Reading = spans, misaligned: Sequence[Span] = ()
+) -> tuple[int, int, int]:
     """How many spans of a sentence are found, how many it has, and how many are predicted."""
-    theirs, ours = set(read(gold)), set(read(predicted))
-    return len(theirs & ours), len(theirs), len(ours)
+    theirs, ours = set(read(gold)) - {*misaligned}, set(read(predicted))
+    return len(theirs & ours), len(theirs) + len(misaligned), len(ours)

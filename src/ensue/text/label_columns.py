@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ensue.stored import FORMAT_VERSION, Stored, arguments
 from ensue.text.edit_scripts import applied, edit_script
 from ensue.text.labels import Labels
-from ensue.text.schemes import OUTSIDE, Scheme, Span, joined_tags, overlapping_spans, tags_of
+from ensue.text.schemes import OUTSIDE, Scheme, Span, joined_tags, overlapping, overlapping_spans, tags_of
 
 Row = tuple[str, ...]
 """The values of a word, one for each column."""
@@ -49,6 +49,12 @@ class LabelColumns(Stored):
         self.columns = columns
         self.names = tuple(columns)
         self.learned = [part for parts in columns.values() for part in parts]
+
+    def in_scheme(self, rows: Sequence[Row]) -> list[Row]:
+        """The values of each word of another file, with the spans of each column in the scheme of the training file."""
+        columns = zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True)
+        said = [values if parts[0].kind != "label" else parts[0].labels.in_scheme(values) for values, parts in columns]
+        return list(zip(*said, strict=True))
 
     def encode(self, rows: Sequence[Row], words: Sequence[str]) -> list[list[int]]:
         """The ids of the tags of each word, one for each part; -1 for what the training data do not have."""
@@ -130,6 +136,11 @@ class NestedLabels(Stored):
     def spans(self, labels: Sequence[str]) -> list[Span]:
         """The spans that the labels of a sentence write, the outer ones first."""
         return overlapping_spans(labels)
+
+    def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
+        """The labels of a sentence of another file, in the scheme of the training file."""
+        assert self.scheme is not None
+        return overlapping(overlapping_spans(labels), len(labels), self.scheme)
 
     def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[list[int]]:
         """The ids of the tags of each word, one for each part."""

@@ -171,6 +171,14 @@ class Labels(Stored):
         ids = self.tags.ids
         return [ids.get(label, -1) for label in labels]
 
+    def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
+        """The labels of a sentence of another file, in the scheme of the training file. Labels without a place in a
+        span stay.
+        """
+        if self.scheme is None or any(label != OUTSIDE and position(label).kind == OUTSIDE for label in labels):
+            return labels
+        return convert(labels, self.scheme)
+
     def decode(self, tags: Sequence[int], words: Sequence[str] = ()) -> list[str]:
         """The labels of a sentence, in the scheme of the training file."""
         symbols = self.tags.symbols

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ensue.data.annotation_files import CLIPPED
 from ensue.data.lines import Lines
 from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
 from ensue.data.records.record import Column, Record, json_records, no_column, sample
@@ -37,6 +38,14 @@ class TextSpan(NamedTuple):
         return json.dumps(self, ensure_ascii=False)
 
 
+class ClippedSpan(TextSpan):
+    """The beginning of a span that ends behind the text, in a line further on."""
+
+
+class SpanError(ValueError):
+    """A span that is not in its text."""
+
+
 def is_list_of_spans(value: Any) -> bool:
     """Whether it is a list with spans in it and nothing else."""
     return isinstance(value, list) and bool(value) and all(_parts(item) for item in value)
@@ -55,7 +64,7 @@ def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = Fal
             )
         start, end, label = parts
         if not 0 <= start < end <= len(text):
-            raise ValueError(f"the span {parts} is not in the text, which has {len(text)} characters")
+            raise SpanError(f"the span {parts} is not in the text, which has {len(text)} characters")
         if not label:
             raise ValueError(f"the span {parts} has an empty label")
         found.append(parts)
@@ -72,10 +81,15 @@ def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
     return [list(span) if has_lists else span._asdict() for span in spans]
 
 
+def span_places(value: Sequence[Any]) -> list[tuple[int, int]]:
+    """The start and end of each span, also of those that are not in the text."""
+    return [(span.start, span.end) for span in map(_parts, value) if span is not None]
+
+
 def _parts(item: Any) -> TextSpan | None:
     values = [item.get(name) for name in _NAMES] if isinstance(item, dict) else item
     if isinstance(values, list) and list(map(type, values)) == [int, int, str]:
-        return TextSpan(*values)
+        return (ClippedSpan if isinstance(item, dict) and item.get(CLIPPED) is True else TextSpan)(*values)
     return None
 
 

@@ -2,14 +2,13 @@
 
 `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: every list of strings as long as the tokens is a column, under
 its key. `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`, or `[0, 3, "PER"]` as doccano writes
-it: the text is split into words, which end where a span ends, and each list of spans is a column of labels.
+it: the text is split into words, and each list of spans is a column of labels of the words that a span touches.
 Neighbors with the same whole number as "document" are of one document.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,16 +17,20 @@ from ensue.data.records.json_objects import (
     LABEL_KEYS,
     SPAN_KEYS,
     TOKEN_KEYS,
+    SpanError,
     TextSpan,
     has_blanks,
     is_list_of_spans,
     label_key,
     span_list,
+    span_places,
     text_spans,
     with_values,
 )
 from ensue.data.records.record import Record, json_records
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
+from ensue.data.sentences.span_borders import reading_of
+from ensue.data.sentences.span_words import HIDDEN, PlacedSpan, place_spans
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json
 from ensue.text.schemes import Span, encode, overlapping, overlapping_spans, spans
@@ -72,11 +75,12 @@ class JsonSentences(Format):
             document = number if type(number) is int else None
             if isinstance(content[key], list):
                 return Sentence(tuple(content[key]), _token_columns(content, key), line, source, document)
-            words, found = self._cut(content, key)
+            words, found = self._spans(content, key)
             columns = {column: self._labels(words, here) for column, here in found.items()}
         except ValueError as error:
             raise DataError(str(error), name, line) from None
-        return Sentence(tuple([word.text for word in words]), columns, line, source, document)
+        cut = {name: tuple([one.words for one in here if not one.is_aligned]) for name, here in found.items()}
+        return Sentence(tuple([word.text for word in words]), columns, line, source, document, cut)
 
     def _words_key(self, record: Content) -> str:
         """The key of the tokens or the text."""
@@ -92,30 +96,40 @@ class JsonSentences(Format):
         near = nearest(self.words, record) if self.words else ""
         raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{near}")
 
-    def _cut(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[TextSpan]]]:
-        """The words of the text at `key`, cut wherever a span begins or ends, and the lists of spans."""
+    def _spans(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
+        """The words of the text at `key`, and the lists of spans."""
         text = record[key]
-        found = {
-            name: text_spans(value, text, name, nested=self.nested)
+        words = tokens(text, self.splitter)
+        lists = {
+            name: value
             for name, value in record.items()
             if (name in SPAN_KEYS and isinstance(value, list)) or is_list_of_spans(value)
         }
-        borders = sorted({place for here in found.values() for span in here for place in (span.start, span.end)})
-        words = _cut_at(borders, tokens(text, self.splitter))
-        for here in found.values():
-            for span in here:
-                if not _inside(span, words):
-                    raise ValueError(f"the span {span} holds nothing but blanks")
-        return words, found
+        try:
+            found = {name: text_spans(value, text, name, nested=self.nested) for name, value in lists.items()}
+        except SpanError as error:
+            places = [place for value in lists.values() for place in span_places(value)]
+            reading = reading_of(text, places, self.splitter)
+            raise ValueError(f"{error}{f'; {reading}' if reading else ''}") from None
+        return words, {name: place_spans(spans, words, nested=self.nested) for name, spans in found.items()}
 
-    def _labels(self, words: list[Token], found: list[TextSpan]) -> tuple[str, ...]:
-        inside = [(span.label, _inside(span, words)) for span in found]
-        token_spans = [Span(label, places.start, places.stop) for label, places in inside]
-        return tuple((overlapping if self.nested else encode)(token_spans, len(words), self.scheme))
+    def _labels(self, words: list[Token], found: list[PlacedSpan]) -> tuple[str, ...]:
+        shown = [span.words for span in found if span.words.start != HIDDEN]
+        return tuple((overlapping if self.nested else encode)(shown, len(words), self.scheme))
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """By default the first of "labels", "tags", "ner_tags", "pos_tags", "spans", "entities" and "label"."""
         return sentence.column(column or label_key(sentence.columns) or self.default_column)
+
+    def misaligned(self, sentence: Sentence, column: str | None = None) -> tuple[Span, ...]:
+        return sentence.misaligned.get(column or label_key(sentence.columns), ())
+
+    def text_spans(self, sentence: Sentence, column: str | None = None) -> tuple[str, list[tuple[int, int]]]:
+        record, name = _content(sentence.source.text), column or label_key(sentence.columns)
+        text = record[self._words_key(record)]
+        if not isinstance(text, str) or not isinstance(record.get(name), list):
+            return "", []
+        return text, [(start, end) for start, end, _ in text_spans(record[name], text, name, nested=self.nested)]
 
     def group(self, sentence: Sentence, column: str) -> str:
         """The text or number under a key of the object."""
@@ -126,6 +140,12 @@ class JsonSentences(Format):
         """The object with the labels, or with their spans. All other characters stay as they were. A key that is not
         there yet comes last. Labels that say what the object says already leave it as it is.
         """
+        return self._written(sentence, labels, column, keeps_borders=False)
+
+    def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        return self._written(sentence, labels, column, keeps_borders=True)
+
+    def _written(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, keeps_borders: bool) -> str:
         text = sentence.source.text
         record = _content(sentence.source.text)
         key = self._words_key(record)
@@ -133,11 +153,19 @@ class JsonSentences(Format):
         if isinstance(record[key], list):
             name = column or next((key for key in LABEL_KEYS if isinstance(record.get(key), list)), self.default_column)
             return text if record.get(name) == list(labels) else _with_value(text, name, list(labels))
-        words, found = self._cut(record, key)
+        words, found = self._spans(record, key)
         name = column or next((key for key in SPAN_KEYS if key in found), NEW_SPANS)
-        read = overlapping_spans if self.nested else spans
-        new = [TextSpan(words[span.start].start, words[span.end - 1].end, span.label) for span in read(labels)]
-        if name in found and read(self._labels(words, found[name])) == read(labels):
+        old = found.get(name, [])
+        sources = {span.words: span.source for span in old} if keeps_borders else {}
+        new = [
+            sources.get(span) or TextSpan(words[span.start].start, words[span.end - 1].end, span.label)
+            for span in (overlapping_spans if self.nested else spans)(labels)
+        ]
+        if keeps_borders:
+            hidden = [span.source for span in old if span.words.start == HIDDEN]
+            new = sorted([*new, *(one for one in hidden if all(one.end <= a or b <= one.start for a, b, _ in new))])
+        is_same = name in found and {*new} == {span.source for span in old}
+        if is_same and (keeps_borders or all(span.is_aligned for span in old)):
             return text
         return _with_value(text, name, span_list(new, record.get(name), name))
 
@@ -150,8 +178,7 @@ class JsonSentences(Format):
         key = self._words_key(record)
         if isinstance(record[key], list):
             return joined(sentence.words)
-        words, _ = self._cut(record, key)
-        return Surface(record[key], tuple([(word.start, word.end) for word in words]))
+        return Surface(record[key], tuple([(start, end) for _, start, end in tokens(record[key], self.splitter)]))
 
 
 def _checked_content(text: str) -> Content:
@@ -195,31 +222,6 @@ def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
             fault = f"{len(value)} entries for {length} tokens" if is_column else "entries that are no strings"
             raise ValueError(f'"{name}" has {fault}')
     return columns
-
-
-def _cut_at(borders: Sequence[int], words: list[Token]) -> list[Token]:
-    """The words, cut at those borders (sorted) that are inside of one."""
-    pieces: list[Token] = []
-    place = 0
-    for word in words:
-        start = word.start
-        while place < len(borders) and borders[place] < word.end:
-            if borders[place] > start:
-                pieces.append(_piece(word, start, borders[place]))
-                start = borders[place]
-            place += 1
-        pieces.append(_piece(word, start, word.end))
-    return pieces
-
-
-def _piece(word: Token, start: int, end: int) -> Token:
-    return Token(word.text[start - word.start : end - word.start], start, end)
-
-
-def _inside(span: TextSpan, words: list[Token]) -> range:
-    """The places of the words inside the span, at whose borders they are cut."""
-    first = bisect_left(words, span.start, key=lambda word: word.start)
-    return range(first, bisect_right(words, span.end, lo=first, key=lambda word: word.end))
 
 
 def _with_value(text: str, key: str, value: Any) -> str:

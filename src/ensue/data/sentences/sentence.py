@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError, nearest
-from ensue.text.schemes import Scheme
+from ensue.text.schemes import Scheme, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Sentence:
 
     `columns` has a tuple as long as `words` for each name; it is a view of the source if that is smaller. `line` is the
     line of the first word, from 1. `document` is the number of the sentence's document in its file, from 0; None in
-    formats without documents.
+    formats without documents. `misaligned` has for a column the spans that begin or end inside of a word, as its labels
+    show them (`span_words.py`).
     """
 
     words: tuple[str, ...]
@@ -37,6 +38,7 @@ class Sentence:
     line: int = 0
     source: SourceLines = SourceLines()
     document: int | None = None
+    misaligned: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
 
     def column(self, name: str) -> tuple[str, ...]:
         """The column `name`. Raises DataError (file:line), with all names, if it is missing."""
@@ -88,6 +90,10 @@ class Format(ABC):
         The texts of all sentences, in order, are the file. Raises DataError for a label that the format cannot hold.
         """
 
+    def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        """`write` for labels that a person has set: a span keeps the borders that it has in the source."""
+        return self.write(sentence, labels, column)
+
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         """The text as `write` gives it, with several columns, which have a value in the row of each word."""
         for place, column in enumerate(columns):
@@ -98,6 +104,14 @@ class Format(ABC):
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """The labels in `column`. Raises DataError (file:line) if there is no such column."""
         return sentence.column(column or self.default_column)
+
+    def misaligned(self, sentence: Sentence, column: str | None = None) -> tuple[Span, ...]:
+        """The spans of `labels` that begin or end inside of a word."""
+        return ()
+
+    def text_spans(self, sentence: Sentence, column: str | None = None) -> tuple[str, list[tuple[int, int]]]:
+        """The text of a sentence and the places of its spans of characters, if the format has such."""
+        return "", []
 
     def group(self, sentence: Sentence, column: str) -> str:
         """The group of a sentence: the value of its first word in a column, or "document" for its document. Raises

@@ -14,6 +14,7 @@ from ensue.data.sentences.conllu import NAMES, Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
+from ensue.data.sentences.span_borders import SpanBorders
 from ensue.data.survey.counts import FileLine, LabeledSummary, Lengths, fill
 from ensue.errors import DataError
 from ensue.text.scheme_detection import SchemeDetector
@@ -46,6 +47,8 @@ class SentenceSummary(LabeledSummary):
     slips: Slips | None = None
     span_lengths: dict[str, Lengths] = field(default_factory=dict)
     """By class, in words; empty where the labels have no scheme."""
+    borders: SpanBorders | None = None
+    """Where spans of characters begin and end."""
 
 
 def survey_sentences(taken: Taken, location: str, words: str, labels: str, encoding: str) -> SentenceSummary:
@@ -62,6 +65,7 @@ class _Survey:
         )
         self.format, self.asked = source.format, labels
         self.summary = SentenceSummary(taken, location, encoding, len(source.files))
+        self.summary.borders = self.borders = SpanBorders(source.format, [labels or None])
         self.detector = SchemeDetector()
         self.path, self.document = "", -1
         self.first_slips: dict[Scheme, FileLine] = {}
@@ -111,6 +115,7 @@ class _Survey:
 
     def feed_labels(self, sentence: Sentence, labels: Sequence[str]) -> None:
         self.summary.labels.update(labels)
+        self.borders.feed(sentence)
         self.detector.feed(labels, sentence.line)
         for scheme in get_args(Scheme):
             if scheme not in self.first_slips and self.detector.breaks(scheme):

@@ -18,6 +18,7 @@ from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.formats import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import SentenceSource
+from ensue.data.sentences.span_borders import SpanBorders
 from ensue.errors import DataError, RecipeError, listed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
@@ -64,15 +65,23 @@ class Sentences(Columns):
     def none(cls, labels: Sequence[str], columns: Sequence[str]) -> Self:
         """No sentence yet, for labels in these columns ("" for the only one), and the other columns."""
         values = {name: Texts() for name in [*(f"label {name}" for name in labels), *(f"column {c}" for c in columns)]}
+        values |= {f"misaligned {name}": Texts() for name in labels}
         return cls({"words": Texts(), **values, "goes_on": Numbers("b"), "groups": StringColumn()})
 
     def append(
-        self, sentence: Sentence, labels: Mapping[str, Sequence[str]], *, goes_on: bool = False, group: str = ""
+        self,
+        sentence: Sentence,
+        labels: Mapping[str, Sequence[str]],
+        *,
+        misaligned: Mapping[str, Sequence[Span]],
+        goes_on: bool = False,
+        group: str = "",
     ) -> None:
-        """Appends a sentence, which has these labels in each column."""
+        """Appends a sentence, which has these labels in each column, and these spans that break words."""
         self.texts.append(sentence.words)
         for name, values in labels.items():
             self.columns[f"label {name}"].append(values)
+            self.columns[f"misaligned {name}"].append([f"{a} {b} {label}" for label, a, b in misaligned[name]])
         for name, column in self.values.items():
             column.append(sentence.column(name))
         self.columns["goes_on"].extend([goes_on])
@@ -88,6 +97,20 @@ class Sentences(Columns):
         """The labels of each sentence."""
         found = self._named("label ")
         return WordLabels(list(found.values()), several="" not in found)
+
+    @property
+    def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
+        """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
+        columns = self._named("misaligned ")
+        if not any(len(column.words) for column in columns.values()):
+            return []
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, (list(map(_span, spans)) for spans in row), strict=True)) for row in rows]
+
+    @property
+    def num_misaligned(self) -> int:
+        """How many spans begin or end inside of a word."""
+        return sum(len(column.words) for column in self._named("misaligned ").values())
 
     @property
     def values(self) -> dict[str, Texts]:
@@ -124,6 +147,11 @@ class Sentences(Columns):
         return f"{len(self):,} sentences, {len(self.texts.words):,} words"
 
 
+def _span(text: str) -> Span:
+    start, end, label = text.split(" ", 2)
+    return Span(label, int(start), int(end))
+
+
 @dataclass(frozen=True)
 class ReadSentences:
     """From sentences to their columns, for any process. `schemes` are the columns of labels that may write spans."""
@@ -144,7 +172,8 @@ class ReadSentences:
             for place, sentence in enumerate(passage):
                 labels = {name: self.format.labels(sentence, name or self.column) for name in self.labels}
                 group = self.format.group(sentence, self.group) if self.group else ""
-                found.append(sentence, labels, goes_on=place > 0, group=group)
+                cut = {name: self.format.misaligned(sentence, name or self.column) for name in self.labels}
+                found.append(sentence, labels, misaligned=cut, goes_on=place > 0, group=group)
                 for name, detector in detectors.items():
                     said = labels[name]
                     for tags in [layer.tags for layer in layers(said).values()] if self.format.nested else [said]:
@@ -290,7 +319,20 @@ class SentenceData(WordsData[Sentences]):
         split.facts["learned"] = {name: self._learned(name, split.train, detectors) for name in self.columns or [""]}
         if data.nested:
             split.notes += self._without_deeper(split)
+        if any(part.num_misaligned for part in (whole, split.valid, split.test) if part is not None):
+            split.notes += filter(None, map(self._borders, dict.fromkeys((data.train, data.valid, data.test))))
         return split
+
+    def _borders(self, location: str) -> str:
+        """A remark on the spans of some data that begin or end inside of words; "" if they are few."""
+        if not location:
+            return ""
+        source = sentence_source(self.recipe, location, like=self.format)
+        borders = SpanBorders(source.format, self.columns or [self.recipe.data.label_column or None])
+        for sentence in source:
+            borders.feed(sentence)
+        note = borders.note()
+        return f"{note}; such spans are learned as the words that they touch, and count as misses" if note else ""
 
     def _without_deeper(self, split: Split[Sentences]) -> list[str]:
         """Takes the layers that are too deep out of what is learned, and counts their spans."""
@@ -424,7 +466,7 @@ class SentenceData(WordsData[Sentences]):
         if self.tuned is not None:
             subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)
         texts = encoded.joined(found.firsts).with_contextual(self.contextual)
-        return LabeledTexts(texts, found, sentences.labels, sentences.texts, subwords)
+        return LabeledTexts(texts, found, sentences.labels, sentences.texts, subwords, sentences.misaligned)
 
     def amount(self, parts: TaggerParts) -> str:
         train, valid, labels = self.split.train, self.split.valid, parts.labels

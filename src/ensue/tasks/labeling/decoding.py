@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from ensue.tasks.frames.data import frames_of
 from ensue.tasks.words.data import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
+from ensue.text.schemes import Span
 
 READ_TOKENS, READ_ROWS = 4_096, 256
 """The most words, and the most sentences, in a batch outside of training."""
@@ -87,6 +88,8 @@ class LabeledTexts(NamedTuple):
     labels: Sequence[Sequence[Any]]
     words: Texts
     subwords: SubwordTexts | None = None
+    misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
+    """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
         """The batch of these passages, cut."""
@@ -104,6 +107,7 @@ class TaggedFrames:
 
     def __init__(self, rows: FrameRows, labels: Sequence[Sequence[str]] = ()) -> None:
         self.rows, self.labels = rows, labels
+        self.misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
         self.words: Sequence[Sequence[str]] = [()] * len(labels)
         """Frames have none."""
 

@@ -85,12 +85,12 @@ class TaggedExamples(Examples):
         """
         runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]
         given = self.labels[number]
-        same = self.pieces[number] = self.format.write(sentence, given, self.column)
+        same = self.pieces[number] = self.format.corrected(sentence, given, self.column)
         found = []
         for run in runs:
             first, last = run[0], run[-1] + 1
             labels = [*given[:first], *proposed[first:last], *given[last:]]
-            edit = edit_between(same, self.format.write(sentence, labels, self.column))
+            edit = edit_between(same, self.format.corrected(sentence, labels, self.column))
             surface = self.format.surface(sentence)
             start, end = surface.offsets[first][0], surface.offsets[last - 1][1]
             found.append(

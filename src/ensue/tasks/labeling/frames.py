@@ -120,7 +120,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
         for one, found in self.label(self._whole(location, encoding)):
-            yield frame_labels(one), list(found.labels)
+            yield Judged.of(self.labels, frame_labels(one), list(found.labels))
 
     def portable(self) -> Portable:
         return PortableFrames(self).portable(_tagged, "frame_tagger", tag_settings(self.model.head, self.labels))

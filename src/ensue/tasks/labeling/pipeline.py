@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -35,7 +35,7 @@ from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
-from ensue.tasks.labeling.task import items_of, scores_of, with_mistakes
+from ensue.tasks.labeling.task import Judged, items_of, scores_of, with_mistakes
 from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
@@ -207,30 +207,33 @@ class LabelingPipeline(WordPipeline):
         """
         answers = self._answers(data, format, encoding)
         if errors is None:
-            return scores_of(self.labels, ((right, said) for _, right, said in answers))
+            return scores_of(self.labels, (judged for _, judged in answers))
         if Path(errors).resolve() in {Path(name).resolve() for name in locations_in(one_location(data))}:
             raise EnsueError(f"{errors}: is the file that is read; expected another one for the mistakes")
         return scores_of(self.labels, with_mistakes(answers, Path(errors)))
 
     def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
         answers = self._answers(location, format, encoding)
-        return items_of(self.labels, ((right, said) for _, right, said in answers), "sentences")
+        return items_of(self.labels, (judged for _, judged in answers), "sentences")
 
-    def _answers(
-        self, data: Location, format: str | None, encoding: str
-    ) -> Iterator[tuple[Sentence, Sequence[Any], list[Any]]]:
+    def _answers(self, data: Location, format: str | None, encoding: str) -> Iterator[tuple[Sentence, Judged]]:
         """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""
         data = one_location(data, "the data")
         source = self.source(data, format=format, encoding=encoding, is_labeled=True)
-        column, words = self.column(source.format), 0
-        for answer in self.label(source):
+        columns: Mapping[str, str | None] = {"": self.column(source.format)}
+        if isinstance(self.labels, LabelColumns):
+            columns = {name: name for name in self.labels.names}
+        words = 0
+        for sentence, said, *_ in self.label(source):
             right: Sequence[Any]
             if isinstance(self.labels, LabelColumns):
-                right = label_rows(source.format, answer.sentence, self.labels.names)
+                right = label_rows(source.format, sentence, self.labels.names)
             else:
-                right = source.format.labels(answer.sentence, column)
+                right = source.format.labels(sentence, columns[""])
             words += len(right)
-            yield answer.sentence, right, answer.labels
+            misaligned = {name: source.format.misaligned(sentence, column) for name, column in columns.items()}
+            place = f"{sentence.source.name}:{sentence.line}"
+            yield sentence, Judged.of(self.labels, right, said, misaligned, place)
         if not words:
             raise EnsueError(f"{source.location}: no labeled word in it")
 

@@ -5,10 +5,13 @@ The scores of taggers of words or of frames; their mistakes as a table, with a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat, starmap
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -31,10 +34,9 @@ from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cu
 from ensue.tasks.labeling.decoding import Passages, placed
 from ensue.text.label_columns import LabelColumns, TaggerLabels
 from ensue.text.labels import Labels
+from ensue.text.schemes import Span
 from ensue.types import Loss, State
 
-Judged = tuple[Sequence[Any], list[Any]]
-"""The right and the said labels of a sentence or series."""
 COLUMNS = ("place", "word", "right", "predicted", "before", "after")
 SENTENCES = 1_000
 """The sentences that are read or encoded together."""
@@ -42,28 +44,48 @@ CONTEXT = 8
 """The most words that are shown on each side."""
 
 
+class Judged(NamedTuple):
+    """The right labels of a sentence or series, in the scheme of the model, and the predicted ones. `misaligned` has by
+    column the gold spans that begin or end inside of a word, and `place` says where the sentence is.
+    """
+
+    right: Sequence[Any]
+    said: list[Any]
+    misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({})
+    place: str = ""
+
+    @classmethod
+    def of(
+        cls, labels: TaggerLabels, right: Sequence[Any], said: list[Any],
+        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
+    ) -> Self:  # fmt: skip
+        """The labels of a file in any scheme, and the labels that the model predicts."""
+        return cls(labels.in_scheme(right), said, misaligned, place)
+
+
 def scores_of(labels: TaggerLabels, answers: Iterable[Judged]) -> LabelingScores:
     """The scores, in constant memory."""
     if isinstance(labels, LabelColumns):
         columns = ColumnsTally(labels)
-        for right, said in answers:
-            columns.add(right, said)
+        for answer in answers:
+            columns.add(answer.right, answer.said, answer.misaligned, answer.place)
         return columns.scores()
     tally = LabelingTally(spans=labels.has_spans, read=labels.spans)
-    for right, said in answers:
-        tally.add(right, said)
+    for answer in answers:
+        tally.add(answer.right, answer.said, answer.misaligned.get("", ()), answer.place)
     return tally.scores(known=labels.names)
 
 
 def items_of(labels: TaggerLabels, answers: Iterable[Judged], unit: str) -> ScoredItems:
     """The items of these scores, for a test of differences."""
     rows, spans = ItemRows(), None if isinstance(labels, LabelColumns) or not labels.has_spans else labels.spans
-    for right, said in answers:
-        rows.append((*right_tokens(right, said), *(right_spans(right, said, spans) if spans else ())))
+    for right, said, misaligned, _ in answers:
+        counts = right_spans(right, said, spans, misaligned.get("", ())) if spans else ()
+        rows.append((*right_tokens(right, said), *counts))
     return rows.scored(unit, {"accuracy": ratio(0, 1)} | ({"f1": f1(2, 3, 4)} if spans else {}))
 
 
-def with_mistakes(answers: Iterable[tuple[Sentence, Sequence[Any], list[Any]]], path: Path) -> Iterator[Judged]:
+def with_mistakes(answers: Iterable[tuple[Sentence, Judged]], path: Path) -> Iterator[Judged]:
     """The right and the said labels of sentences as they come, while the wrong ones are written to `path`, with tabs
     between the columns. `place` is the file and the line where the sentence begins.
 
@@ -72,20 +94,20 @@ def with_mistakes(answers: Iterable[tuple[Sentence, Sequence[Any], list[Any]]], 
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             file.write("\t".join(COLUMNS) + "\n")
-            for sentence, right, said in answers:
-                file.writelines(_rows(sentence, right, said))
-                yield right, said
+            for sentence, judged in answers:
+                file.writelines(_rows(sentence, judged))
+                yield judged
     except OSError as error:
         raise EnsueError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def _rows(sentence: Sentence, right: Sequence[Any], said: Sequence[Any]) -> Iterator[str]:
+def _rows(sentence: Sentence, judged: Judged) -> Iterator[str]:
     words = sentence.words
-    for place, (gold, found) in enumerate(zip(right, said, strict=True)):
+    for place, (gold, found) in enumerate(zip(judged.right, judged.said, strict=True)):
         if gold != found:
             before, after = words[max(0, place - CONTEXT) : place], words[place + 1 : place + 1 + CONTEXT]
             cells = (
-                f"{sentence.source.name}:{sentence.line}",
+                judged.place,
                 words[place],
                 *(label if isinstance(label, str) else " ".join(label) for label in (gold, found)),
                 *map(" ".join, (before, after)),
@@ -114,6 +136,10 @@ class Labeled(Protocol):
     @property
     def labels(self) -> Sequence[Sequence[Any]]:
         """The labels of their file."""
+
+    @property
+    def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
+        """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
 
     @property
     def words(self) -> Texts | Sequence[Sequence[str]]:
@@ -193,5 +219,6 @@ def evaluate_tagger(model: Tagger, data: Labeled, labels: TaggerLabels) -> Label
         raise EnsueError("there is nothing to score: no labeled word")
     with evaluating(model):
         paths = data.paths(model)
-    said = (labels.decode(path.tolist(), words) for path, words in zip(paths, data.words, strict=True))
-    return scores_of(labels, zip(data.labels, said, strict=True))
+    said = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
+    misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({}, len(paths))
+    return scores_of(labels, starmap(partial(Judged.of, labels), zip(data.labels, said, misaligned, strict=True)))

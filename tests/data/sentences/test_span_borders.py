@@ -1,0 +1,119 @@
+"""Wrong offsets of spans are noticed, with the reason that each corruption has, in languages of several kinds."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ensue.data.sentences.source import SentenceSource
+from ensue.data.sentences.span_borders import SpanBorders
+from ensue.errors import DataError
+
+Row = tuple[str, list[tuple[int, int, str]]]
+SPLITTER = "treebank"
+NAMES = {
+    "english": ["Ann Lee", "Bob", "Cy Young", "Dora", "Eve", "Fay Wray", "Gil", "Hal Pal"],
+    "emoji": ["Ann Lee", "Bob", "Cy Young", "Dora", "Eve", "Fay Wray", "Gil", "Hal Pal"],
+    "chinese": ["北京", "上海市", "广州", "深圳", "王小明", "李雷", "韩梅梅", "成都"],
+    "turkish": ["Ankara", "İzmir", "İstanbul", "Ayşe Kaya", "Bursa", "Adana", "Mersin", "Sivas"],
+}
+BEFORE = {
+    "english": ["Then ", "We saw that ", "", "Later, "],
+    "emoji": ["Then 😀 ", "We saw 🎉🎉 that ", "", "Later, "],
+    "chinese": ["我们在", "昨天去了", "", "他说，"],
+    "turkish": ["Dün ", "Biz ", "", "Sonra, "],
+}
+BEHIND = {
+    "english": [" left.", " and more of it", ", too", " is 3 years old."],
+    "emoji": [" left 🙂.", " and more of it", ", too", " is 😀 3 years old."],
+    "chinese": ["工作。", "吃饭很好", "的人多", "，然后回家。", "看朋友", "出差了。", "开会很久", "不太大", "上班去了"],
+    "turkish": ["da kaldık.", "ya gittik", " güzel bir yer", "'nın nüfusu."],
+}
+
+
+def rows(language: str, count: int = 300) -> Iterator[Row]:
+    """Texts with two names each, and their places."""
+    draw = random.Random(language).choice
+    for _ in range(count):
+        text, spans = "", []
+        for _ in range(2):
+            name = draw(NAMES[language])
+            text += draw(BEFORE[language])
+            spans.append((len(text), len(text) + len(name), "PER"))
+            text += name + draw(BEHIND[language]) + ("" if language == "chinese" else " ")
+        yield text, spans
+
+
+def in_units(text: str, place: int, encoding: str, size: int) -> int:
+    return len(text[:place].encode(encoding)) // size
+
+
+Corruption = Callable[[str, int, int], tuple[int, int]]
+CORRUPTIONS: dict[str, Corruption] = {
+    "UTF-16 code units": lambda text, a, b: (in_units(text, a, "utf-16-le", 2), in_units(text, b, "utf-16-le", 2)),
+    "UTF-8 bytes": lambda text, a, b: (in_units(text, a, "utf-8", 1), in_units(text, b, "utf-8", 1)),
+    "inclusive ends": lambda _, a, b: (a, b - 1),
+    "places from 1 with inclusive ends": lambda _, a, b: (a + 1, b),
+    "shifted by +1": lambda _, a, b: (a + 1, b + 1),
+    "shifted by -1": lambda _, a, b: (a - 1, b - 1),
+    "shifted by +3": lambda _, a, b: (a + 3, b + 3),
+}
+
+
+def note(path: Path, language: str, corruption: Corruption) -> str:
+    """The remark on corrupt offsets, or the message where a span is not in its text."""
+    with path.open("w", encoding="utf-8") as file:
+        for text, spans in rows(language):
+            places = [(*corruption(text, a, b), label) for a, b, label in spans]
+            print(json.dumps({"text": text, "label": places}, ensure_ascii=False), file=file)
+    source = SentenceSource(path, splitter=SPLITTER)
+    borders = SpanBorders(source.format)
+    try:
+        for sentence in source:
+            borders.feed(sentence)
+    except DataError as error:
+        return str(error)
+    return borders.note()
+
+
+@pytest.mark.parametrize("language", NAMES)
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_reason_of_wrong_offsets_is_found(language: str, name: str, tmp_path: Path) -> None:
+    said = note(tmp_path / "a.jsonl", language, CORRUPTIONS[name])
+    differs = any(CORRUPTIONS[name](text, a, b) != (a, b) for text, spans in rows(language) for a, b, _ in spans)
+    assert (name in said) == differs, said
+
+
+def exact(_: str, start: int, end: int) -> tuple[int, int]:
+    return start, end
+
+
+@pytest.mark.parametrize("language", ["english", "emoji"])
+def test_right_offsets_are_not_mentioned(language: str, tmp_path: Path) -> None:
+    assert not note(tmp_path / "a.jsonl", language, exact)
+
+
+@pytest.mark.parametrize("language", ["chinese", "turkish"])
+def test_right_offsets_of_a_language_that_the_splitter_does_not_cut_name_another_splitter(
+    language: str, tmp_path: Path
+) -> None:
+    said = note(tmp_path / "a.jsonl", language, exact)
+    assert said.endswith("--set data.splitter=characters reads each character as a word")
+    assert "offsets" not in said
+
+
+def test_few_spans_inside_of_words_are_not_mentioned(tmp_path: Path) -> None:
+    """One in 120 is below one percent, one in 60 above."""
+    lines = [json.dumps({"text": "Ann Lee left", "spans": [[0, 7, "PER"]]})] * 119
+    for more, is_mentioned in ((lines, False), (lines[:59], True)):
+        (tmp_path / "a.jsonl").write_text("\n".join([*more, '{"text": "Annlee left", "spans": [[0, 3, "PER"]]}']))
+        source = SentenceSource(tmp_path / "a.jsonl", splitter=SPLITTER)
+        borders = SpanBorders(source.format)
+        for sentence in source:
+            borders.feed(sentence)
+        assert bool(borders.note()) == is_mentioned
+        assert (borders.num_spans, borders.num_misaligned) == (len(more) + 1, 1)

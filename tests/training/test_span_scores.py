@@ -1,0 +1,224 @@
+"""The scores of spans are those that a user gets: gold spans in a file change neither words nor predictions.
+
+The law goes over all forms in which a file has spans of characters. The oracle counts characters, and knows no words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ensue.data.row_formats import ROWS
+from ensue.data.sentences import json_sentences
+from ensue.data.sentences.formats import FORMATS
+from ensue.data.sentences.sentence import Format
+from ensue.data.sentences.span_words import PlacedSpan
+from ensue.library import load
+from ensue.tasks.labeling.job import LabelingJob
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.text.schemes import convert
+from ensue.text.tokens import Token
+from training.tiny import run_tiny
+from training.tiny_texts import json_spans, sentences, tagging, without_pictures
+
+Place = tuple[int, int, str]
+
+
+class Gold(NamedTuple):
+    """A text and its right spans."""
+
+    text: str
+    spans: list[Place]
+
+
+def gold(count: int, *, seed: int = 0) -> list[Gold]:
+    """Names of which some have a suffix or a prefix, and some touch each other inside of a word."""
+    found = []
+    for number, line in enumerate(json_spans(sentences(count, seed=seed)).splitlines()):
+        row = json.loads(line)
+        text, spans = row["text"], [(span["start"], span["end"], span["label"]) for span in row["spans"]]
+        if spans and number % 3 == 1:  # a suffix behind the first name
+            start, end, label = spans[0]
+            text = f"{text[:end]}'da{text[end:]}"
+            spans = [(start, end, label), *((a + 3, b + 3, name) for a, b, name in spans[1:])]
+        if number % 5 == 2:  # a word of two names
+            spans += [(len(text) + 1, len(text) + 5, "LOC"), (len(text) + 5, len(text) + 9, "PER")]
+            text += " LimaAnna"
+        found.append(Gold(text, spans))
+    return found
+
+
+def json_rows(rows: Sequence[Gold], write: Callable[[Place], Any], key: str) -> str:
+    return "".join(json.dumps({"text": one.text, key: [write(span) for span in one.spans]}) + "\n" for one in rows)
+
+
+def as_object(span: Place) -> dict[str, Any]:
+    return dict(zip(("start", "end", "label"), span, strict=True))
+
+
+def as_brat(rows: Sequence[Gold], folder: Path) -> Path:
+    """The last span of every third line goes on in the next line."""
+    text, spans = "", []
+    for number, one in enumerate(rows):
+        spans += [(len(text) + a, len(text) + b, label) for a, b, label in one.spans]
+        if spans and number % 3 == 0 and number + 1 < len(rows) and not (rows[number + 1].spans or [(9,)])[0][0] < 4:
+            a, _, label = spans.pop()
+            spans.append((a, len(text) + len(one.text) + 3, label))
+        text += one.text + "\n"
+    folder.mkdir()
+    (folder / "a.txt").write_text(text)
+    lines = (f"T{n}\t{label} {a} {b}\t{text[a:b]!r}\n" for n, (a, b, label) in enumerate(spans))
+    (folder / "a.ann").write_text("".join(lines))
+    return folder / "a.ann"
+
+
+def as_task(one: Gold) -> dict[str, Any]:
+    values = [{"start": a, "end": b, "text": one.text[a:b], "labels": [label]} for a, b, label in one.spans]
+    result = [{"type": "labels", "from_name": "label", "to_name": "text", "value": value} for value in values]
+    return {"data": {"text": one.text}, "annotations": [{"result": result}]}
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+FORMS: dict[str, Callable[[Sequence[Gold], Path], Path]] = {
+    "objects": lambda rows, path: _written(path / "a.jsonl", json_rows(rows, as_object, "spans")),
+    "lists": lambda rows, path: _written(path / "a.jsonl", json_rows(rows, list, "label")),
+    "entities": lambda rows, path: _written(path / "a.jsonl", json_rows(rows, list, "entities")),
+    "array": lambda rows, path: _written(path / "a.json", json.dumps(rows_of(json_rows(rows, list, "label")))),
+    "brat": lambda rows, path: as_brat(rows, path / "brat"),
+    "Label Studio": lambda rows, path: _written(path / "a.json", json.dumps(list(map(as_task, rows)))),
+}
+
+
+def test_all_formats_with_spans_are_here() -> None:
+    """spaCy's documents have tokens; PO and XLIFF have no labels."""
+    assert {name for name, known in FORMATS.items() if known.text_spans is not Format.text_spans} == {"json"}
+    assert {".ann"} == {suffix for suffix in ROWS if suffix not in (".spacy", ".po", ".pot", ".xlf", ".xliff")}
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> LabelingPipeline:
+    folder = tmp_path_factory.mktemp("spans")
+    (folder / "train.jsonl").write_text(json_rows(gold(150, seed=1), as_object, "spans"))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        recipe = tagging(folder / "train.jsonl", head={"kind": "crf"}, features={"affixes": 3}, steps=40)
+        run_tiny(recipe, folder / "run")
+    found = load(folder / "run", device="cpu")
+    assert isinstance(found, LabelingPipeline)
+    return found
+
+
+def places(rows: Sequence[dict[str, Any]]) -> list[set[Place]]:
+    """The spans in rows that a tagger has written."""
+    found = []
+    for row in rows:
+        (spans,) = (value for key, value in row.items() if key in ("spans", "label", "entities"))
+        found.append({tuple(span) if isinstance(span, list) else tuple(span.values())[:3] for span in spans})
+    return found
+
+
+def rows_of(lines: str) -> list[dict[str, Any]]:
+    content = json.loads(lines) if lines.startswith("[") else [json.loads(line) for line in lines.splitlines()]
+    return list(content)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gold_spans_change_no_prediction_and_scores_are_those_of_characters(
+    form: str, tagger: LabelingPipeline, tmp_path: Path
+) -> None:
+    rows = gold(60, seed=2)
+    path = FORMS[form](rows, tmp_path)
+    (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": one.text}) + "\n" for one in rows))
+    bare = places(rows_of("".join(tagger.prediction_lines(str(tmp_path / "bare.jsonl")))))
+    said = places(rows_of("".join(tagger.prediction_lines(str(path)))))
+    assert said == bare
+    assert bare == [
+        {(s.start, s.end, s.label) for s in one.spans} for one in tagger.predict([row.text for row in rows])
+    ]
+    right = [{*one.spans} for one in rows]
+    if form == "brat":  # in which some spans go on in the next line
+        right = [{*spans} for spans in _brat_lines(path, rows)]
+    scores = tagger.evaluate(path)
+    correct = sum(len(a & b) for a, b in zip(right, bare, strict=True))
+    num_right, num_said = sum(map(len, right)), sum(map(len, bare))
+    assert scores.f1 == pytest.approx(2 * correct / (num_right + num_said))
+    assert 0.3 < scores.f1 < 0.95
+    words = [{(w.start, w.end) for w in one} for one in tagger.predict([row.text for row in rows])]
+    misses = sum(
+        not ({a for a, _ in known} >= {start} and {b for _, b in known} >= {end})
+        for known, spans in zip(words, right, strict=True)
+        for start, end, _ in spans
+    )
+    assert scores.misaligned == misses > 10
+
+
+def _brat_lines(path: Path, rows: Sequence[Gold]) -> list[list[Place]]:
+    """The spans of the file by the line in which they begin."""
+    spans = [line.split("\t")[1].split() for line in path.read_text().splitlines()]
+    found: list[list[Place]] = [[] for _ in rows]
+    starts = [sum(len(one.text) + 1 for one in rows[:number]) for number in range(len(rows))]
+    for label, a, b in spans:
+        number = max(number for number, start in enumerate(starts) if start <= int(a))
+        found[number].append((int(a) - starts[number], int(b) - starts[number], label))
+    return found
+
+
+def test_the_scores_of_training_are_those_of_use(tagger: LabelingPipeline, tmp_path: Path) -> None:
+    """Validation and test data count spans inside of words as misses, too, and a note says so."""
+    rows = gold(60, seed=2)
+    path = FORMS["objects"](rows, tmp_path)
+    recipe = tagging(path, head={"kind": "crf"}, data={"test": str(path), "valid": str(path)})
+    job = LabelingJob(recipe)
+    model = job.build_model()
+    scores = job.test(model)
+    assert scores is not None
+    assert scores.misaligned == tagger.evaluate(path).misaligned
+    assert sum(label.support for label in scores.per_label.values()) == sum(len(one.spans) for one in rows)
+    (note,) = [note for note in job.notes if "inside of a word" in note]
+    assert "learned as the words that they touch, and count as misses" in note
+
+
+def test_the_law_notices_words_that_are_cut_at_gold_borders(
+    tagger: LabelingPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug is what ensue did before 2026-11-28."""
+    whole = json_sentences.JsonSentences._spans
+
+    def cut(self: Any, record: Any, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
+        words, found = whole(self, record, key)
+        borders = {place for spans in found.values() for one in spans for place in one.source[:2]}
+        pieces = []
+        for word in words:
+            ends = [word.start, *sorted(b for b in borders if word.start < b < word.end), word.end]
+            pieces += [Token(record[key][a:b], a, b) for a, b in pairwise(ends)]
+        sources = {name: [one.source for one in spans] for name, spans in found.items()}
+        return pieces, {name: json_sentences.place_spans(one, pieces, nested=False) for name, one in sources.items()}
+
+    monkeypatch.setattr(json_sentences.JsonSentences, "_spans", cut)
+    path = FORMS["objects"](gold(60, seed=2), tmp_path)
+    assert tagger.evaluate(path).misaligned == 0
+
+
+@pytest.mark.parametrize("scheme", ["bio", "iobes", "iob1", "bilou", "ioe2"])
+def test_accuracy_compares_labels_in_one_scheme(scheme: Any, tagger: LabelingPipeline, tmp_path: Path) -> None:
+    """The model has bio. A file with its predictions in another scheme is all right."""
+    texts = [one.text for one in gold(40, seed=3)]
+    lines = []
+    for answer in tagger.predict(texts):
+        labels = convert(answer.labels, scheme)
+        lines.append("".join(f"{word.text}\t{label}\n" for word, label in zip(answer, labels, strict=True)) + "\n")
+    (tmp_path / "a.txt").write_text("".join(lines))
+    errors = tmp_path / "errors.tsv"
+    scores = tagger.evaluate(tmp_path / "a.txt", format="columns", errors=errors)
+    assert (scores.accuracy, scores.f1) == (1.0, 1.0)
+    assert len(errors.read_text().splitlines()) == 1
+    assert tagger.scored_items(tmp_path / "a.txt", format="columns").whole() == {"accuracy": 1.0, "f1": 1.0}
