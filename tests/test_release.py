@@ -204,7 +204,9 @@ def test_a_fork_neither_publishes_pages_nor_packages() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    version = re.findall('VERSION = "(.+)"', (REPOSITORY / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[0]
+    version = re.findall('VERSION = "(.+)"', (REPOSITORY / "src" / "ensue" / "version.py").read_text(encoding="utf-8"))[
+        0
+    ]
     assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{version}]" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 

@@ -93,6 +93,40 @@ def accepted(tasks: str) -> str:
     return json.dumps(found)
 
 
+WORDS = [["Ann", "Novak", "does", "n't", "like", f"Oslo{n}", "(", "today", ")."] for n in range(4)]
+PLAIN = [f"Ann Novak doesn't like Oslo{n} (today)." for n in range(4)]
+DIVIDED = {
+    "columns": ("a.conll", lambda n: "".join(f"{word} O\n" for word in WORDS[n]) + "\n"),
+    "conllu": (
+        "a.conllu",
+        lambda n: "".join(f"{i}\t{word}\t" + "\t".join("_" * 8) + "\n" for i, word in enumerate(WORDS[n], 1)) + "\n",
+    ),
+    "tokens": ("a.jsonl", lambda n: json.dumps({"tokens": WORDS[n], "labels": ["O"] * 9}) + "\n"),
+    "spans": ("a.jsonl", lambda n: json.dumps({"text": PLAIN[n], "spans": []}) + "\n"),
+    "text": ("a.txt", lambda n: PLAIN[n] + "\n"),
+    "text, other blanks": ("a.txt", lambda n: " ".join(WORDS[n]) + "  \n"),
+}
+WRITTEN = {
+    "tsv": ("a.tsv", lambda n: "label\ttext\n" * (n == 1) + f"x\t{PLAIN[n]}\n"),
+    "csv": ("a.csv", lambda n: "label,text\n" * (n == 1) + f'x,"{PLAIN[n]}"\n'),
+    "json": ("a.jsonl", lambda n: json.dumps({"text": PLAIN[n] + "\n", "label": "x"}) + "\n"),
+    "fasttext": ("a.txt", lambda n: f"__label__x {' '.join(WORDS[n])}\n"),
+    "text": ("a.txt", lambda n: PLAIN[n] + "\n"),
+}
+FILES = [("tag-lstm-crf", *of) for of in DIVIDED.values()] + [("classify-lstm", *of) for of in WRITTEN.values()]
+
+
+@pytest.mark.parametrize(("run", "name", "line"), FILES, ids=[*DIVIDED, *(f"{name} of texts" for name in WRITTEN)])
+def test_texts_that_are_labeled_are_not_chosen_again(tmp_path: Path, run: str, name: str, line: Any) -> None:
+    """In whichever format, whose words a tokenizer may have divided."""
+    unpacked(run, tmp_path)
+    pool, labeled = tmp_path / "pool.txt", tmp_path / name
+    pool.write_text("".join(f"{text}\n" for text in PLAIN))
+    labeled.write_text(line(1) + line(3))
+    found = load(tmp_path / run).choose(pool, 4, without=[labeled])
+    assert sorted(each.texts for each in found) == [(PLAIN[0],), (PLAIN[2],)]
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("run", ["tag-lstm-crf", "classify-lstm"])
 def test_a_run_chooses(tmp_path: Path, run: str) -> None:

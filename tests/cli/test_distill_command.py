@@ -27,7 +27,7 @@ from ensue.tasks.words.teacher import read_answers, softened
 from ensue.training.run import begin_job
 from kept_runs.make import unpacked
 from training.tiny import run_tiny
-from training.tiny_texts import classifying, documents, first_word, pairs, tsv, without_pictures
+from training.tiny_texts import classifying, documents, first_word, pairs, tagging, tsv, without_pictures
 
 Refused = Callable[..., str]
 SMALL = [
@@ -108,6 +108,34 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
     assert [row["text"] for row in rows] == texts
     assert [row["label"] for row in rows] == ["x", "y", *("xy"[best] for best in expected[2:].argmax(1))]
     assert np.allclose([[row["probabilities"][name] for name in "xy"] for row in rows], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("task", ["classification", "labeling"])
+def test_validation_is_on_labels_that_people_gave(task: str) -> None:
+    """Where there are some, beside a pool. They are not learned, and equal texts are all in one part."""
+    texts = [f"number {n // 2}" for n in range(20)]
+    if task == "classification":
+        Path("gold").write_text("label\ttext\n" + "".join(f"x\t{text}\n" for text in texts))
+    else:
+        Path("gold").write_text("".join(text.replace(" ", " x\n") + " x\n\n" for text in texts))
+    Path("pool.txt").write_text("".join(f"pool {n}\n" for n in range(20)) + "number 3\n")
+    every = [f"number {n}" for n in range(10)] + [f"pool {n}" for n in range(20)]
+    shares = [{"x": 0.4, "y": 0.6}]
+    rows = [
+        {"texts": [text], "probabilities": shares[0]} if task == "classification" else
+        {"tokens": text.split(), "probabilities": shares * 2}
+        for text in every
+    ]  # fmt: skip
+    Path("told.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = (classifying if task == "classification" else tagging)(Path("gold"), data={"valid_fraction": 0.1})
+    student = taught(["told.jsonl"], recipe, Path("out"), pool="pool.txt")
+    learned, held_out = lines(student.data.train), lines(student.data.valid)
+    of = [[row.get("text") or " ".join(row["tokens"]) for row in part] for part in (learned, held_out)]
+    assert (len(of[0]), len(of[1])) == (38, 2)
+    assert not {*of[0]} & {*of[1]}
+    assert sum(text.startswith("pool") for text in of[0]) == 20
+    assert {json.dumps(row.get("label") or row["labels"]) for row in held_out} <= {'"x"', '["x", "x"]'}
+    assert "with gold labels" in "".join(begin_job(student, None).data_lines())
 
 
 def test_a_pool_may_be_a_file_of_answers_and_repeat_training_texts() -> None:

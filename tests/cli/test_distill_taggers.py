@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import ensue as package
 from cli.conftest import Ensue
 from ensue.annotation.teachers import taught
+from ensue.recipe import read_recipe
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.training.run import begin_job
 from training.tiny_texts import columns, sentences, tagging, without_pictures
@@ -57,7 +58,7 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
     told = [[drawn(words, 9 * seed + n) for n, words in enumerate(texts)] for seed in range(2)]
     write_answers("a.jsonl", texts, told[0])
     write_answers("b.jsonl", texts[::-1], told[1][::-1])
-    recipe = tagging(Path("data.txt"), head={"kind": "crf"}, data={"context_words": 9})
+    recipe = tagging(Path("data.txt"), head={"kind": "crf"}, data={"context_words": 9, "valid_fraction": 0.0})
     student = taught(["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0)
     rows = lines(student.data.train)
     assert [row["tokens"] for row in rows] == texts
@@ -79,7 +80,7 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
             assert row["labels"] == [{"E": "I-PER", "S": "B-PER"}.get(tag[0], tag) for tag in tags]
         found = [[of.get(tag, 0.0) for tag in TAGS] for of in row["probabilities"]]
         assert np.allclose(found, mean, atol=1e-3)
-    job: Any = begin_job(student, None)
+    job: Any = begin_job(read_recipe(student, {"data.valid_fraction": 0.2}), None)
     passages = job.task.passages.words
     assert sorted(passages.lengths.tolist() + job.split.valid.texts.lengths.tolist()) == [1, 3, 3, 4]
     batch = job.task.batch_of(np.arange(len(passages)), torch.device("cpu"))

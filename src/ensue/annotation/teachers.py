@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ensue.annotation.outputs import beside, check_lost, write_lines
 from ensue.annotation.static_student import static_student
 from ensue.arguments import check_path, check_share, check_type
+from ensue.data.division import divided
 from ensue.data.documents import Document
 from ensue.data.files import Location, one_location
 from ensue.data.sentences.sentence import Sentence, SourceLines
@@ -88,6 +89,8 @@ class TextLessons:
         "encoding": "utf-8",
     }  # fmt: skip
     """Values that say how its files are read, those of the recipe's table `[data]`."""
+    drawn: ClassVar[bool] = True
+    """Whether validation data are drawn at random; else they are the end."""
 
     def __init__(self, recipe: Any) -> None:
         self.recipe, self.data = recipe, recipe.data
@@ -139,6 +142,12 @@ class TextLessons:
         """The most probable labels by the probabilities (N, K) of these names."""
         return (names[int(shares[0].argmax())],)
 
+    def divided(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+        """The labeled examples for training, and for validation."""
+        kept = round(len(labeled) * (1 - self.data.valid_fraction))
+        division = divided([example.group or example.read for example in labeled], kept, drawn=self.drawn)
+        return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
+
     def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
         """The line of an example in a file, with the probabilities that are learned, if there are some."""
         texts = ["text"] if len(example.read) == 1 else ["text1", "text2"]
@@ -157,6 +166,7 @@ class WordLessons(TextLessons):
     written: ClassVar[Mapping[str, Any]] = {
         "format": "json", "words": "tokens", "labels": "labels", "encoding": "utf-8",
     }  # fmt: skip
+    drawn = False
     labels: Labels
     """The labels that teachers give, in the scheme of the training data."""
 
@@ -275,31 +285,40 @@ def taught(
         raise EnsueError(f"a student is a classifier or tagger of texts; the recipe is that of a {recipe.what}")
     lessons, reporter = LESSONS[recipe.task](recipe), reporter or Reporter()
     data = lessons.data
-    parts = ["train", *(part for part in ("valid", "test") if getattr(data, part))]
+    labeled = lessons.source(data.train) if data.train else None
+    gold_examples = [] if labeled is None else list(lessons.examples(labeled))
+    is_divided = bool(pool and gold_examples and not data.valid)
+    examples, held_out = lessons.divided(gold_examples) if is_divided else (gold_examples[:], [])
+    parts = ["train", *(part for part in ("valid", "test") if getattr(data, part) or (part == "valid" and held_out))]
     files = {part: beside(out, f"taught-{part}") for part in parts}
     check_lost([*teachers, data.train, data.valid, data.test, pool], out, list(files.values()), overwrite=overwrite)
-    labeled = lessons.source(data.train) if data.train else None
-    examples = [] if labeled is None else list(lessons.examples(labeled))
-    num_labeled = len(examples)
     if pool:
-        there = {example.read for example in examples}
+        there = {example.read for example in gold_examples}
         pooled = lessons.pooled(pool, is_told=pool in teachers)
         examples += [example for example in pooled if example.read not in there]
     if not examples:
         raise EnsueError("no text to learn from: --train names texts with labels, --pool texts without")
     asked = {teacher: lessons.teacher(teacher, device) for teacher in teachers}
-    names = lessons.names(examples[:num_labeled], asked)
-    for example in examples[:num_labeled]:
+    names = lessons.names(gold_examples, asked)
+    for example in gold_examples:
         if wrong := sorted({*lessons.gold(example)} - {*names}):
             raise example.error(_unknown(wrong, names))
-    rows = {part: lessons.examples(lessons.source(getattr(data, part), like=labeled)) for part in parts[1:]}
+    given = [part for part in parts[1:] if getattr(data, part)]
+    rows = {part: lessons.examples(lessons.source(getattr(data, part), like=labeled)) for part in given}
+    if held_out:
+        rows["valid"] = iter(held_out)
+        reporter.noted(
+            f"validation: {len(held_out):,} of {len(gold_examples):,} texts with labels; they are not learned"
+        )
+    elif pool and not data.valid and data.valid_fraction:
+        reporter.noted("validation with the teachers' labels, since too few texts have labels; --valid names others")
     answers = []
     for teacher, found in asked.items():
         if not Path(teacher).is_file():
             reporter.noted(f"{teacher} reads {len(examples):,} texts")
         answers.append(_aligned(found, examples, names))
     lines = {"train": _mixed(lessons, examples, zip(*answers, strict=True), names, gold=gold, temperature=temperature)}
-    lines |= {part: (lessons.line(each, each.labels, ()) for each in held_out) for part, held_out in rows.items()}
+    lines |= {part: (lessons.line(each, each.labels, ()) for each in of) for part, of in rows.items()}
     whole = {part: [json.dumps(row, ensure_ascii=False) + "\n" for row in of] for part, of in lines.items()}
     for part, path in files.items():
         write_lines(path, whole[part])

@@ -230,6 +230,7 @@ class DocumentData(WordsData[Documents]):
         data, split = self.recipe.data, self.split
         lines = [f"- training: `{data.train}` ({self.layout}), {len(split.train):,} texts; {self.protocol()}"]
         lines.append(f"- validation: {split.valid_from}" + (f", {len(split.valid):,} texts" if split.valid else ""))
+        lines[-1] += ", with gold labels" if self.answers and data.valid else ""
         lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different texts"] if self.answers else []
         return [*lines, *([f"- test: `{data.test}`, {len(split.test):,} texts"] if split.test else [])]
 

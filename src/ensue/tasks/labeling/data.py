@@ -494,6 +494,7 @@ class SentenceData(WordsData[Sentences]):
         lines = [f"- training: `{data.train}` ({self.format.name}), {split.train}", f"- validation: {split.valid_from}"]
         if split.valid:
             lines[-1] += f", {split.valid}"
+        lines[-1] += ", with gold labels" if self.answers and data.valid else ""
         lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different sentences"] if self.answers else []
         return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 

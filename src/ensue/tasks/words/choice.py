@@ -32,6 +32,11 @@ class Candidate(NamedTuple):
     probability: float
     residual: Numbers
 
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The texts without blanks, which differ where a file has words of a tokenizer in place of running text."""
+        return tuple("".join(text.split()) for text in self.texts)
+
 
 def drawn(texts: Numbers, residuals: Numbers, count: int, seed: int) -> list[int]:
     """The rows of `count` texts (N, d) with these residuals (N, K), the first of them the one of the longest vector;

@@ -134,13 +134,14 @@ class WordPipeline(Predictor):
     ) -> list[Candidate]:
         """The texts of a pool that are worth a label next: of these the model is not sure, and they differ.
 
-        The texts in the files `without` are left out. Raises DataError if no text is left.
+        The texts in the files `without` are left out, whichever blanks are between their words. Raises DataError if no
+        text is left.
         """
         check_whole("count", count, 1, 1_000_000)
         check_whole("seed", seed, 0, 2**32 - 1)
-        known = {each.texts for path in without for each in self.candidates(path, encoding=encoding)}
-        found = {each.texts: each for each in self.candidates(location, format=format, encoding=encoding)}
-        left = [each for texts, each in found.items() if texts not in known and any(text.strip() for text in texts)]
+        known = {each.letters for path in without for each in self.candidates(path, encoding=encoding)}
+        found = {each.letters: each for each in self.candidates(location, format=format, encoding=encoding)}
+        left = [each for letters, each in found.items() if letters not in known and any(letters)]
         if not left:
             raise DataError("no text is left to choose", one_location(location))
         words = [[word for text in each.texts for word in words_in(text, self.splitter)] for each in left]
