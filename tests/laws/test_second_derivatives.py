@@ -179,6 +179,6 @@ def test_fused_attention_refuses_a_second_derivative() -> None:
 
 def test_a_backward_pass_without_a_history_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `once_differentiable` has it."""
-    monkeypatch.setattr("ensue.engine.runner.needs_history", lambda: False)
+    monkeypatch.setattr("ensue.engine.runner.needs_history", lambda errors: False)
     with pytest.raises((AssertionError, RuntimeError)):
         check_second_derivatives(Subject("lstm", lambda: MinGRU(3, 4)))

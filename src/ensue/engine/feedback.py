@@ -101,7 +101,7 @@ class _FedRecurrence(torch.autograd.Function):
         runner, packing, (count, end) = ctx.runner, ctx.packing, ctx.counts
         *tensors, fed, h = ctx.saved_tensors
         values = Values.of(tensors[:count], runner.trace)
-        if needs_history():
+        if needs_history(errors):
             states = 1 + len(values.states)
 
             def reference(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:

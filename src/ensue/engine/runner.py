@@ -289,7 +289,7 @@ class _Recurrence(torch.autograd.Function):
         states = 1 + len(values.states)
         others = states + len(values.vectors) + len(values.matrices)
         nothing: list[Tensor | None] = [None] * (len(tensors) - states)
-        if needs_history():
+        if needs_history(errors):
 
             def reference(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
                 return folded(runner.trace, ctx.packing, x, rest[: states - 1], rest[states - 1 :])

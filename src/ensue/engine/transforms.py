@@ -28,9 +28,13 @@ def is_transformed() -> bool:
     )
 
 
-def needs_history() -> bool:
-    """In a backward pass: whether its results are differentiated (`create_graph=True`) or transformed."""
-    return torch.is_grad_enabled() or is_transformed()
+def needs_history(errors: Sequence[Tensor | None]) -> bool:
+    """In a backward pass from `errors`: whether its results are differentiated (`create_graph=True`) or transformed.
+
+    The batched gradients of `torch.autograd.grad` are no transform of `torch.func`: they are tensors without storage.
+    """
+    batched = any(error is not None and not torch._C._has_storage(error) for error in errors)
+    return batched or torch.is_grad_enabled() or is_transformed()
 
 
 def gradients_of(

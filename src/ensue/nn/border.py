@@ -2,7 +2,7 @@
 
 A wrong size is a `ValueError`, a wrong type or device a `TypeError`. The message is one line that says what was
 expected and what was found. `SequenceLayer` wraps `forward`, `fold`, `step` and `init_state` of every layer in this
-check; `expect` is for other modules and functions. Inside of `torch.compile` nothing is checked, since only torch's
+check; `expect` is for other modules and functions. Inside of torch's transforms nothing is checked, since only torch's
 operations run.
 """
 
@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
+from ensue.engine.transforms import is_transformed
 from ensue.types import Memory, Shared, State, leaves, owned
 
 Sizes = Sequence[int | str]
@@ -154,8 +154,7 @@ class Border:
         some = self._held.get(self._name)
         self.dtype = None if some is None else some.dtype
         self.device = None if some is None else some.device
-        with _disable_current_modes():  # a tracer would record this as a part of the step
-            self.form = form_of(module.init_state(1))
+        self.form = form_of(module.init_state(1))
 
     def misfit(self, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> tuple[str, Misfit] | None:
         """The name of the first argument that does not fit, and why; `before` names the sizes before x's features."""
@@ -216,7 +215,7 @@ def _step(function: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Any, x_t: Any, state: Any = None) -> Any:
         if self._forward_pre_hooks:
             make_weights(self)
-        if _inside.now or torch.compiler.is_compiling():
+        if _inside.now or is_transformed():
             return function(self, x_t, state)
         _check(self, "step", x_t, state, None, ("rows",))
         _inside.now = True
@@ -231,7 +230,7 @@ def _step(function: Callable[..., Any]) -> Callable[..., Any]:
 def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def whole(self: Any, x: Any, state: Any = None, *, mask: Any = None) -> Any:
-        if _inside.now or torch.compiler.is_compiling():
+        if _inside.now or is_transformed():
             return function(self, x, state, mask=mask)
         _check(self, name, x, state, mask, ("rows", "positions"))
         _inside.now = True
@@ -264,7 +263,7 @@ def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def init_state(self: Any, batch_size: int, memory: Any = None) -> Any:
-        if memory is None or self.d_memory is None or _inside.now or torch.compiler.is_compiling():
+        if memory is None or self.d_memory is None or _inside.now or is_transformed():
             return function(self, batch_size, memory)
         expect_memory(self, batch_size, memory)
         _inside.now = True
@@ -281,7 +280,7 @@ def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def update(self: Any, state: Any, h: Any, mask: Any = None) -> Any:
-        if not torch.compiler.is_compiling():
+        if not is_transformed():
             _check(self, "update", h, state, mask, ("rows", "positions"))
         return function(self, state, h, mask)
 
@@ -293,7 +292,7 @@ def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def result(self: Any, state: Any) -> Any:
-        if not torch.compiler.is_compiling():
+        if not is_transformed():
             _check_state(self, state)
         return function(self, state)
 
@@ -391,7 +390,7 @@ def expect_words(where: str, ids: Any, mask: Tensor | None) -> None:
 
 def _gap(mask: Tensor) -> Misfit | None:
     """The misfit of a mask whose real positions do not come first in each row."""
-    if _inside.now or torch.compiler.is_compiling() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
+    if _inside.now or is_transformed() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
     row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
     return Misfit(ValueError, "{} whose real positions come first", f"others in row {row}")

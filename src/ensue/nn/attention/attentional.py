@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.engine import Feedback, Packing, has_hooks, unroll_fed
+from ensue.engine import Feedback, Packing, folds, has_hooks, unroll_fed
 from ensue.nn.attention.cross import AdditiveAttention, BilinearAttention, CrossAttention, DotAttention
 from ensue.nn.attention.scores import add_errors, additive_scores
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer
@@ -183,7 +183,7 @@ class InputFeeding(Recurrent):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], InputFeedingState]:
         state = self.init_state(len(x)) if state is None else state
-        is_seen = is_watched(self) or any(map(has_hooks, self.attentional.modules()))
+        is_seen = folds() or is_watched(self) or any(map(has_hooks, self.attentional.modules()))
         found = None if is_seen else self._unrolled(x, state, mask)
         return self.fold(x, state, mask=mask) if found is None else found
 

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.engine.transforms import is_transformed
 from ensue.nn.attention.scores import additive_scores, fused_attention, weights_over
 from ensue.nn.border import weight_of
 from ensue.nn.draws import dropped
@@ -124,7 +125,7 @@ def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
     """
     batch, length, d_key = queries.shape
     content, texts = state.content, state.texts
-    if state.repeats is None:
+    if is_transformed() or state.repeats is None:  # what a trace records holds for all orders
         content, texts = select_rows(content, state.rows), batch
     columns = batch * length // texts if texts else 0
     return queries.reshape(texts, columns, d_key), content

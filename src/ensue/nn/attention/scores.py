@@ -54,6 +54,7 @@ def fused_attention(
     on_cpu, given = queries.device.type == "cpu", values.dtype
     few = on_cpu and keys.shape[2] <= FEW_KEYS and queries.dtype == keys.dtype == given == torch.bfloat16
     in_memory = few or tap is not None or (dropout > 0 and (on_cpu or draws_for_others()))
+    in_memory |= is_transformed() and not torch.compiler.is_compiling()  # fused kernels have no `jvp`, for one
     leaves_autocast = on_cpu or in_memory
     if leaves_autocast and not few:
         queries, keys, values = (part.to(at_least_float32(part.dtype)) for part in (queries, keys, values))
@@ -217,7 +218,7 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, at_scores: Tensor) -> Any:  # type: ignore[override]
         queries, keys, vector = ctx.saved_tensors
-        if needs_history():
+        if needs_history([at_scores]):
             return tuple(gradients_of(_plain_scores, ctx.saved_tensors, [at_scores]))
         at_keys, at_vector = torch.zeros_like(keys), torch.zeros_like(vector)
         with torch.autocast(queries.device.type, enabled=False):

@@ -147,7 +147,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        if needs_history():
+        if needs_history([upstream]):
             *given, mask = ctx.saved_tensors
             reference = lambda *scores: _log_partition_in_logs(_Scores(*scores), mask)  # noqa: E731
             return (*gradients_of(reference, given, [upstream]), None)

@@ -79,7 +79,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if needs_history():
+        if needs_history(upstream):
             *given, targets = ctx.saved_tensors
             reference = partial(_plain, targets=targets, smoothing=ctx.smoothing)
             return (*gradients_of(reference, given, upstream), None, None, None)

@@ -107,7 +107,7 @@ class ClockworkTurns(torch.autograd.Function):
     def backward(ctx: Any, error: Tensor | None, at_end: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of x, h, W, U and b."""
         *given, y = ctx.saved_tensors
-        if needs_history():
+        if needs_history([error, at_end]):
             return None, *gradients_of(ctx.turns.folded, given, [error, at_end])
         x, h, W, U, _ = (tensor.resolve_neg().contiguous() for tensor in given)
         error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()

@@ -79,7 +79,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dh: Tensor) -> Any:  # type: ignore[override]
         a, b, start, h = ctx.saved_tensors
-        if needs_history():
+        if needs_history([dh]):
             return tuple(gradients_of(_in_order, (a, b, start), [dh]))
         return _backward(a, start, h, dh)
 

@@ -1,0 +1,219 @@
+"""Every layer inside of torch's transforms: right, whether it has run before or not, and afterwards as before."""
+
+import copy
+import io
+import os
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, func, nn
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ensue.engine import executing, explain
+from ensue.nn import LSTM, Recurrent, SequenceLayer
+from ensue.testing.laws import Subject, random, start
+from ensue.types import map_state
+
+from .table import SUBJECTS
+
+B, T = 6, 3
+Run = Callable[[Tensor], Tensor]
+
+
+class Outputs(nn.Module):
+    """The outputs of a layer as a function of x alone."""
+
+    def __init__(self, layer: SequenceLayer) -> None:
+        super().__init__()
+        self.layer, self.state = layer, map_state(Tensor.detach, start(layer))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x, self.state)[0]
+        return y
+
+
+class Case(NamedTuple):
+    """A layer as a function, what it is recorded with, and what it is then run on."""
+
+    run: Outputs
+    recorded: Tensor
+    x: Tensor
+
+    @property
+    def by_fold(self) -> Outputs:
+        """The same function, which nothing was done with."""
+        return Outputs(copy.deepcopy(self.run.layer))
+
+    def total(self, x: Tensor) -> Tensor:
+        return weighted(self.run(x))
+
+
+def weighted(y: Tensor) -> Tensor:
+    return (y * random(*y.shape[-3:], seed=3).to(y.dtype)).square().sum((-3, -2))
+
+
+def value(case: Case) -> Tensor:
+    with executing("fold"):
+        return case.by_fold(case.x).detach()
+
+
+def gradient(case: Case) -> Tensor:
+    with executing("fold"):
+        run, x = case.by_fold, case.x.clone().requires_grad_()
+        return torch.autograd.grad(weighted(run(x)).sum(), x)[0]
+
+
+def tangent(case: Case) -> Tensor:
+    with executing("fold"), sdpa_kernel(SDPBackend.MATH):
+        return torch.autograd.functional.jvp(case.by_fold, case.x, torch.ones_like(case.x))[1]  # type: ignore[no-any-return]
+
+
+def jacobian(case: Case) -> Tensor:
+    with executing("fold"):
+        run = case.by_fold
+        return torch.autograd.functional.jacobian(lambda x: weighted(run(x)), case.x)  # type: ignore[no-any-return]
+
+
+def dual(case: Case) -> Tensor:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(case.run(forward_ad.make_dual(case.x, torch.ones_like(case.x)))).tangent
+
+
+def hooked(case: Case) -> Tensor:
+    seen: list[object] = []
+    handles = [case.run.layer.register_forward_hook(lambda *given: seen.append(given) or None)]
+    handles += [case.run.layer.register_full_backward_hook(lambda *given: seen.append(given) or None)]
+    x = case.x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(case.total(x).sum(), x)
+    for handle in handles:
+        handle.remove()
+    assert len(seen) == len(handles)
+    return found
+
+
+def in_threads(case: Case) -> Tensor:
+    found: list[Tensor] = []
+    threads = [threading.Thread(target=lambda: found.append(case.run(case.x).detach())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert all(torch.equal(found[0], other) for other in found)
+    return found[0]
+
+
+def forked(case: Case) -> Tensor:
+    expected = value(case)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if torch.allclose(case.run(case.x), expected) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    return expected
+
+
+def infers(case: Case) -> Tensor:
+    with torch.inference_mode():
+        return case.run(case.x).clone()
+
+
+def called_with_others(case: Case) -> Tensor:
+    weights = {name: weight.detach() * 1 for name, weight in case.run.named_parameters()}
+    return func.functional_call(case.run, weights, (case.x,))
+
+
+def through_onnx(case: Case, *, dynamo: bool) -> Tensor:
+    """At the size at which it was recorded."""
+    sessions, file = pytest.importorskip("onnxruntime"), io.BytesIO()
+    if dynamo:
+        pytest.importorskip("onnxscript")
+    torch.onnx.export(case.run, (case.recorded,), file, dynamo=dynamo, input_names=["x"])  # type: ignore[arg-type]
+    return torch.from_numpy(sessions.InferenceSession(file.getvalue()).run(None, {"x": case.x.numpy()})[0])
+
+
+def compiled(case: Case) -> Tensor:
+    torch._dynamo.reset()
+    found: Tensor = torch.compile(case.run, backend="eager")(case.x)
+    return found
+
+
+class Transform(NamedTuple):
+    """What a transform gives for a layer, and what it should give."""
+
+    run: Callable[[Case], Tensor]
+    expected: Callable[[Case], Tensor]
+    is_slow: bool = False
+
+
+TRANSFORMS = {
+    "torch.jit.trace": Transform(
+        lambda case: torch.jit.trace(case.run, case.recorded, check_trace=False)(case.x), value
+    ),
+    "make_fx": Transform(lambda case: make_fx(torch.no_grad()(case.run))(case.recorded)(case.x), value),
+    "vmap": Transform(lambda case: func.vmap(case.run)(torch.stack((case.recorded, case.x)))[1], value),
+    "grad": Transform(lambda case: func.grad(lambda x: case.total(x).sum())(case.x), gradient),
+    "jvp": Transform(lambda case: func.jvp(case.run, (case.x,), (torch.ones_like(case.x),))[1], tangent),
+    "jacrev": Transform(lambda case: func.jacrev(case.total)(case.x), jacobian),
+    "forward mode": Transform(dual, tangent),
+    "batched gradients": Transform(
+        lambda case: torch.autograd.functional.jacobian(case.total, case.x, vectorize=True), jacobian
+    ),
+    "functional_call": Transform(called_with_others, value),
+    "hooks": Transform(hooked, gradient),
+    "deepcopy": Transform(lambda case: copy.deepcopy(case.run)(case.x), value),
+    "threads": Transform(in_threads, value),
+    "inference_mode": Transform(infers, value),
+    "fork": Transform(forked, value, is_slow=True),
+    "torch.compile": Transform(compiled, value, is_slow=True),
+    "torch.export": Transform(
+        lambda case: torch.export.export(case.run, (case.recorded,)).module()(case.x), value, is_slow=True
+    ),
+    "torch.onnx.export": Transform(lambda case: through_onnx(case, dynamo=False), value, is_slow=True),
+    "torch.onnx.export, dynamo": Transform(lambda case: through_onnx(case, dynamo=True), value, is_slow=True),
+}
+QUICK = {"lstm", "mingru", "clockwork", "input feeding of an lstm", "additive attention", "attention rotary"}
+"""One for each way of running: compiled, a scan, C of its own, fed, an autograd function, torch's fused attention."""
+CASES = [
+    pytest.param(
+        subject, name, id=f"{subject.name}-{name}".replace(" ", "_"), marks=[] if is_quick else pytest.mark.slow
+    )
+    for subject in SUBJECTS
+    for name, transform in TRANSFORMS.items()
+    for is_quick in [subject.name in QUICK and (subject.name == "mingru" or not transform.is_slow)]
+]
+
+
+def check(subject: Subject, transform: Transform, *, is_warm: bool) -> None:
+    layer = subject.build()
+    case = Case(Outputs(layer), random(B, T, layer.d_in, seed=1), random(B, T, layer.d_in, seed=2))
+    if is_warm:
+        case.total(case.recorded.clone().requires_grad_()).sum().backward()
+    found = transform.run(case).detach()
+    torch.testing.assert_close(found, transform.expected(case), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(case.run(case.x).detach(), value(case))
+    if isinstance(layer, Recurrent):
+        assert explain(layer) == explain(subject.build())
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(("subject", "name"), CASES)
+def test_transforms(subject: Subject, name: str) -> None:
+    for is_warm in (False, True):
+        check(subject, TRANSFORMS[name], is_warm=is_warm)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["torch.jit.trace", "forward mode"])
+def test_a_layer_that_asks_for_no_transform_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.engine.execution.is_transformed", lambda: False)
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check(Subject("lstm", lambda: LSTM(3, 4)), TRANSFORMS[name], is_warm=True)
