@@ -16,7 +16,7 @@ from ensue.errors import EnsueError, in_one_line
 from ensue.models.adaptation import Adaptation
 from ensue.notices import say_once
 
-PACKAGES = ("starlette", "uvicorn", "httptools", "prometheus_client")
+PACKAGES = ("starlette", "h11", "prometheus_client")
 
 
 @with_settings(Adaptation, after="drain_seconds")

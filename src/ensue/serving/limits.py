@@ -40,7 +40,7 @@ TOKENS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 2048
 class Limits:
     """The defaults of `ensue serve`."""
 
-    header_bytes: int = 64 << 10
+    header_bytes: int = 32 << 10
     body_bytes: int = 4 << 20
     body_values: int = 1 << 18
     """The numbers, lists and texts of a body, counted by its commas and brackets as it comes. A key counts as

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import json
 import logging
+import signal
 import socket
 import sys
 import time
@@ -19,14 +20,12 @@ from threading import Thread
 from types import FrameType
 from typing import Any
 
-import uvicorn
-
 from ensue.processor import Precision
+from ensue.serving.connection import Connection
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
-from ensue.serving.processes import LOOPBACK
-from ensue.serving.protocol import PatientProtocol
+from ensue.serving.processes import BACKLOG, LOOPBACK
 from ensue.serving.routes import PATHS
 from ensue.serving.service import Service
 
@@ -48,7 +47,7 @@ def serve(
     server = Server(service)
     loading = Loading(server, runs, threads, device=device, precision=precision, adaptation=adaptation)
     loading.start()
-    server.run(sockets=[sock])
+    server.run(sock)
     loading.join()
     for model in service.models.values():
         model.close()
@@ -56,37 +55,68 @@ def serve(
         raise loading.error
 
 
-class Server(uvicorn.Server):
-    """Uvicorn, with an end that lets requests finish and then ends within a stated time."""
+class Server:
+    """Connections on a socket, and an end that lets requests finish and then ends within a stated time."""
 
     def __init__(self, service: Service) -> None:
-        logger = logging.getLogger("uvicorn.error")
-        logger.handlers, logger.propagate = [Lines(logging.WARNING)], False
-        super().__init__(
-            uvicorn.Config(
-                Door(service), http=PatientProtocol, loop="auto", lifespan="off", ws="none", log_config=None,
-                access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
-            )
-        )  # fmt: skip
-        PatientProtocol.limits = service.limits
+        logging.basicConfig(handlers=[Lines(logging.WARNING)])
         self.service = service
-        self._draining: asyncio.Task[None] | None = None
+        self._connections = set[Connection]()
+        self._end = asyncio.Event()
+        self._event_loop: asyncio.AbstractEventLoop | None = None
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, a second one ends at once."""
-        if self.service.state in ("loading", "draining"):
-            self.should_exit = self.force_exit = True
+    def run(self, sock: socket.socket) -> None:
+        """Answer until the second signal, until the first one and the end of all answers, or until `stop`."""
+        handlers = {number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            with asyncio.Runner(loop_factory=event_loop) as runner:
+                runner.run(self._run(sock))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    async def _run(self, sock: socket.socket) -> None:
+        app, limits = Door(self.service), self.service.limits
+        self._event_loop = asyncio.get_running_loop()
+        server = await self._event_loop.create_server(
+            lambda: Connection(app, limits, self._connections), sock=sock, backlog=BACKLOG
+        )
+        await self._end.wait()
+        server.close()
+        for connection in list(self._connections):
+            connection.shut_down()
+        end = time.monotonic() + limits.farewell_seconds
+        while self._connections and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        """End at once; from any thread."""
+        if self._event_loop is None:
+            self._end.set()
+        else:
+            self._event_loop.call_soon_threadsafe(self._end.set)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Drain at the first signal, and end at once at a second one."""
+        if self._event_loop is None or self.service.state in ("loading", "draining"):
+            self.stop()
             return
         self.service.state = "draining"
         log("draining", seconds=self.service.limits.drain_seconds)
-        asyncio.get_running_loop().call_soon_threadsafe(self._drain)
+        self._draining = asyncio.run_coroutine_threadsafe(self._drain(), self._event_loop)
 
-    def _drain(self) -> None:
-        self._draining = asyncio.get_running_loop().create_task(self._drained())
-
-    async def _drained(self) -> None:
+    async def _drain(self) -> None:
         await self.service.drained()
-        self.should_exit = True
+        self._end.set()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """An event loop of uvloop, where it is installed."""
+    try:
+        import uvloop  # noqa: PLC0415  # not on Windows
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 class Loading(Thread):
@@ -103,7 +133,7 @@ class Loading(Thread):
             self._load()
         except BaseException as error:
             self.error = error
-            self.server.should_exit = True
+            self.server.stop()
 
     def _load(self) -> None:
         import torch  # noqa: PLC0415  # takes seconds
