@@ -126,6 +126,17 @@ def test_units_of_xliff(tmp_path: Path, encoding: str) -> None:
     assert sides(tmp_path / "b.xliff") == [("One.", "Eins."), ("Two words.", "Zwei Wörter.")]
 
 
+def test_placeholders_of_xliff_join_no_words_and_what_is_not_translated_is_no_row(tmp_path: Path) -> None:
+    rows = """
+        <trans-unit><source>Hello<x id="1"/>world</source><target>Hallo <x id="1"/>Welt</target></trans-unit>
+        <trans-unit translate="no"><source>ACME</source><target>ACME</target></trans-unit>
+        <group translate="no"><trans-unit><source>A</source><target>B</target></trans-unit>
+        <trans-unit translate="yes"><source>un<g>true</g><ph>br</ph></source><target>f<g>al</g>sch<x/>.</target>
+        </trans-unit></group>"""
+    (tmp_path / "a.xlf").write_text(f'<xliff version="1.2"><file><body>{rows}</body></file></xliff>')
+    assert sides(tmp_path / "a.xlf") == [("Hello world", "Hallo Welt"), ("untrue", "falsch.")]
+
+
 def test_folder_of_brat(tmp_path: Path) -> None:
     """Offsets count the whole text. A span across a line end is clipped to its first line, as lines are read alone."""
     for name in ("a", "b"):

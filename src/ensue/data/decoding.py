@@ -22,6 +22,8 @@ MAX_CHARACTERS = 1 << 24
 """A longer line, record or text is an error: a quote that is not closed or a file without line ends must not fill the
 memory."""
 COMPRESSED = {".xz", ".gz"}
+MARK = "\ufeff"
+"""The byte order mark, decoded."""
 MARKS = {
     "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
@@ -69,18 +71,18 @@ def checked_encoding(name: str) -> str:
     return encoding.name
 
 
-def decoded(path: Path, encoding: str) -> Iterator[str]:
-    """The text of a file in blocks, exactly as it is but for a UTF-8 byte order mark at its start.
+def decoded(path: Path, encoding: str, *, marked: bool = False) -> Iterator[str]:
+    """The text of a file in blocks, exactly as it is; unless `marked`, without a UTF-8 byte order mark at its start.
 
     Raises DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable
     files, and a data set, which has rows in place of text.
     """
     if str(path).startswith(PREFIX):
         raise DataError("a data set; ensue prepare --column reads a column of it for language models", path)
-    return text_of(blocks(path), str(path), encoding)
+    return text_of(blocks(path), str(path), encoding, marked=marked)
 
 
-def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
+def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool = False) -> Iterator[str]:
     """`decoded` for bytes in blocks, of which the last one is empty; `name` is for messages."""
     decoder = codecs.getincrementaldecoder("utf-8" if encoding == "utf-8-sig" else encoding)()
     line, column, at_start, binary, opening = 1, 1, True, "", b""
@@ -103,9 +105,10 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
                 text = _without_mark(decoder.decode(block[:valid]), encoding, at_start)
             raise _undecodable(name, encoding, error, *_advance(line, column, text)) from None
         if text:
-            text = _without_mark(text, encoding, at_start)
+            plain = _without_mark(text, encoding, at_start)
             at_start = False
-            line, column = _advance(line, column, text)
+            line, column = _advance(line, column, plain)
+            text = text if marked else plain
         if text:
             yield text
 
@@ -167,7 +170,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _without_mark(text: str, encoding: str, at_start: bool) -> str:
-    return text.removeprefix("\ufeff") if at_start and encoding.startswith("utf-8") else text
+    return text.removeprefix(MARK) if at_start and encoding.startswith("utf-8") else text
 
 
 def _advance(line: int, column: int, text: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ensue.data.decoding import MAX_CHARACTERS
+from ensue.data.decoding import MARK, MAX_CHARACTERS
 from ensue.data.json_array import array_parts, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
@@ -22,10 +22,12 @@ class Lines:
 
     is_array = False
     """Whether these are the values of a JSON array in place of lines, each with the text before it (`array_parts`)."""
+    mark = ""
+    """The byte order mark before the first line, once that was read."""
 
     def __init__(self, chunks: Iterable[str], name: str) -> None:
         self.name = name
-        self._chunks = iter(chunks)
+        self._chunks = self._without_mark(iter(chunks))
         self._lines: Iterator[tuple[int, str]] | None = None
         self._head: list[tuple[int, str]] = []
 
@@ -34,7 +36,12 @@ class Lines:
         """The lines of a file, decompressed, or the rows of a binary table as JSON. Reading them raises DataError where
         it cannot be decoded. `nested`: spans may overlap.
         """
-        return cls(text_blocks(path, encoding, nested=nested), str(path))
+        return cls(text_blocks(path, encoding, nested=nested, marked=True), str(path))
+
+    def _without_mark(self, chunks: Iterator[str]) -> Iterator[str]:
+        first = next(chunks, "")
+        self.mark = MARK if first.startswith(MARK) else ""
+        yield from chain(filter(None, [first.removeprefix(MARK)]), chunks)
 
     def split_array(self) -> None:
         """Cuts the text into values if it begins like a JSON array of objects. Call it before reading."""

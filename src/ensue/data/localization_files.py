@@ -46,7 +46,8 @@ def po_rows(path: Path, encoding: str) -> Iterator[Message]:
 
 
 def xliff_rows(path: Path, encoding: str) -> Iterator[Message]:
-    """The units of XLIFF 1.2, or the segments of XLIFF 2, that are translated, without inline codes.
+    """The units of XLIFF 1.2, or the segments of XLIFF 2, that are translated, without inline codes and without
+    those that say `translate="no"`.
 
     The file declares its encoding. Raises DataError (file:line) for what is no XLIFF.
     """
@@ -65,8 +66,14 @@ class _Xliff(XmlReader):
     unit: Message | None = None
     aside = 0
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.translated = [True]
+
     def opened(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag in ("trans-unit", "segment"):
+        inherited = "yes" if self.translated[-1] else "no"
+        self.translated.append(attributes.get("translate", inherited) != "no")
+        if tag in ("trans-unit", "segment") and self.translated[-1]:
             self.unit, self.size = {"state": attributes.get("state", "")}, 0
         elif tag == "alt-trans":
             self.aside += 1
@@ -75,6 +82,7 @@ class _Xliff(XmlReader):
             self.unit["state"] = attributes.get("state", self.unit["state"])
 
     def closed(self, tag: str) -> None:
+        self.translated.pop()
         if tag == "alt-trans":
             self.aside -= 1
         elif tag in ("source", "target") and self.unit is not None and not self.aside:

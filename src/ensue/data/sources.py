@@ -170,9 +170,11 @@ def stream_name(path: str) -> str:
     return "stdin" if path == "-" else named_locations(path)
 
 
-def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
-    """The text line by line. Raises DataError if it cannot be read, or is not in that encoding."""
-    return text_of(_blocks(path), stream_name(path), checked_encoding(encoding))
+def stream_text(path: str, encoding: str = "utf-8", *, marked: bool = False) -> Iterator[str]:
+    """The text line by line; if `marked`, with its byte order mark. Raises DataError if it cannot be read, or is not in
+    that encoding.
+    """
+    return text_of(_blocks(path), stream_name(path), checked_encoding(encoding), marked=marked)
 
 
 def whole_text(path: str, encoding: str = "utf-8") -> str:
@@ -182,7 +184,7 @@ def whole_text(path: str, encoding: str = "utf-8") -> str:
 
 def stream_lines(path: str, encoding: str) -> Lines:
     """The text as numbered lines of bounded length."""
-    return Lines(stream_text(path, encoding), stream_name(path))
+    return Lines(stream_text(path, encoding, marked=True), stream_name(path))
 
 
 def is_typed(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 from xml.parsers import expat
@@ -10,12 +11,15 @@ from ensue.data.decoding import MAX_CHARACTERS
 from ensue.errors import DataError
 from ensue.parsing import MAX_DEPTH
 
+_BETWEEN_WORDS = re.compile(r"(?<=\w)\0+(?=\w)")
+
 
 class XmlReader(ABC):
     """Reads a file whose outermost element is `root`, and gathers what it finds in `found`.
 
     Between an assignment of `[]` to `text` and its end, `text` takes the characters, but for those inside `codes`:
-    elements that hold codes of another format, such as the tags of a web page.
+    elements that hold codes of another format, such as the tags of a web page. A placeholder (`x`, `ph`), such as a
+    line break, becomes a blank between words.
     """
 
     root: ClassVar[str]
@@ -59,8 +63,8 @@ class XmlReader(ABC):
 
     def taken(self) -> str:
         """The text that was gathered, without white space around it."""
-        found, self.text = "".join(self.text or ()).strip(), None
-        return found
+        found, self.text = "".join(self.text or ()), None
+        return _BETWEEN_WORDS.sub(" ", found).replace("\0", "").strip()
 
     def error(self, message: str) -> DataError:
         """A DataError at the line that is read."""
@@ -72,6 +76,8 @@ class XmlReader(ABC):
             raise self.error(f"elements nested more than {MAX_DEPTH} deep")
         if self.depth == 1 and tag != self.root:
             raise self.error(f"expected the element {self.root}, found {tag[:40]}")
+        if tag in ("x", "ph") and self.text is not None and not self.hidden:
+            self.text.append("\0")  # which no XML has
         self.hidden += tag in self.codes
         self.opened(tag, attributes)
 

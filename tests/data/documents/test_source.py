@@ -1,5 +1,6 @@
 """Several files of labeled texts, or of sentences, read and written together: each by its own columns, or refused."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,15 +36,47 @@ def rewritten(source: DocumentSource) -> str:
         (("text\none\n", "label\ttext\na\ttwo\n"), "text\tlabel\none\tNEW\nlabel\ttext\nNEW\ttwo\n"),
         (("label\ttext\na\tone", "text\tn\tlabel\ntwo\t7\tb"), "label\ttext\nNEW\tone\ntext\tn\tlabel\ntwo\t7\tNEW"),
         (("label\ttext\na\tone\n\n", "", "\n\nlabel\ttext\nb\ttwo\n \n"),
-         "label\ttext\nNEW\tone\n\n\n\nlabel\ttext\nNEW\ttwo\n \n"),
+         "label\ttext\nNEW\tone\n\nNEW\ttwo\n \n"),
         (("label\ttext\n\n",), "label\ttext\n\n"),
-        (("label\ttext\n", "label\ttext\nb\ttwo\n"), "label\ttext\nlabel\ttext\nNEW\ttwo\n"),
+        (("label\ttext\n", "label\ttext\nb\ttwo\n"), "label\ttext\nNEW\ttwo\n"),
     ],
 )  # fmt: skip
 def test_each_table_has_its_own_columns(texts: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     source = DocumentSource(folder(tmp_path, *texts), UNLABELED, like=RUN)
     assert rewritten(source) == expected
     assert rewritten(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "suffix", "expected"),
+    [
+        (("label\ttext\na\tone", "label\ttext\nb\ttwo"), ".tsv", "label\ttext\nNEW\tone\nNEW\ttwo"),
+        (("\ufefflabel;text\r\na;é é\r\n", "\ufefflabel;text\r\nb;two\r\n"), ".csv",
+         "\ufefflabel;text\r\nNEW;é é\r\nNEW;two\r\n"),
+        (('[\n {"label": "a", "text": "x"}\n]\n', '[{"label":"a","text":"y"}]'), ".json",
+         '[\n {"label": "NEW", "text": "x"},{"label":"NEW","text":"y"}]'),
+        (('[{"label":"a","text":"y"}]', '\ufeff[\n {"label": "a", "text": "x"}\n]\n'), ".json",
+         '[{"label":"NEW","text":"y"},\n {"label": "NEW", "text": "x"}\n]\n'),
+        (("label\ttext\na\tone\n", "text\ntwo\n"), ".tsv", None),
+        (("label\ttext\na\tone\n", "text\tlabel\ntwo\ta\n"), ".tsv", None),
+        (('[{"label":"a","text":"y"}]', '{"label":"a","text":"y"}'), ".json", None),
+    ],
+)  # fmt: skip
+def test_files_are_written_as_one(texts: tuple[str, ...], suffix: str, expected: str | None, tmp_path: Path) -> None:
+    source = DocumentSource(folder(tmp_path, *texts, suffix=suffix), UNLABELED, like=RUN)
+
+    def records() -> Iterator[str]:
+        yield from (source.write(document, ("NEW",)) for document in source)
+        yield source.rest
+
+    if expected is None:
+        with pytest.raises(DataError, match="predict them one by one"):
+            list(source.as_one(records()))
+        return
+    found = "".join(source.as_one(records()))
+    assert found == expected
+    (tmp_path / f"one{suffix}").write_bytes(found.encode())
+    assert [document.labels for document in DocumentSource(tmp_path / f"one{suffix}", like=RUN)] == [("NEW",)] * 2
 
 
 def test_pairs_are_read_by_the_names_of_their_columns(tmp_path: Path) -> None:

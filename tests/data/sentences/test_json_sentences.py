@@ -89,7 +89,16 @@ def test_where_labels_go() -> None:
     news = '{"tokens": ["a"], "labels": "news", "tags": ["O"]}'
     assert JsonSentences().write(read(news)[0], ["X"]) == news.replace('["O"]', '["X"]')
     assert JsonSentences().write(read('{"tokens":[]}\n')[0], []) == '{"tokens":[],"labels":[]}\n'
-    assert read(line(tokens=["a", "b"], ner_tags=[0, 3]))[0].column("ner_tags") == ("0", "3")
+
+
+def test_whole_numbers_stay_whole_numbers() -> None:
+    (numbers,) = read('{"tokens": ["a", "b"], "ner_tags": [0, 3]}')
+    assert numbers.column("ner_tags") == ("0", "3")
+    assert JsonSentences().write(numbers, ["0", "3"]) == numbers.source.text
+    assert JsonSentences().write(numbers, ["12", "3"]) == '{"tokens": ["a", "b"], "ner_tags": [12, 3]}'
+    assert JsonSentences().write(numbers, ["B-X", "3"]) == '{"tokens": ["a", "b"], "ner_tags": ["B-X", "3"]}'
+    (strings,) = read('{"tokens": ["a"], "ner_tags": ["0"]}')
+    assert JsonSentences().write(strings, ["3"]) == '{"tokens": ["a"], "ner_tags": ["3"]}'
 
 
 def test_empty_sentences_stay_in_order() -> None:

@@ -14,6 +14,8 @@ from ensue.data.documents.formats import detect_lines, no_groups, read_folders, 
 from ensue.data.files import Location, expanded, files_of, locations_in, one_location
 from ensue.data.lines import KeptLines, Lines, missing_end
 from ensue.data.records.labeled_files import LabeledFiles
+from ensue.data.records.tables import DIALECTS
+from ensue.errors import DataError
 
 
 class DocumentSource:
@@ -49,6 +51,8 @@ class DocumentSource:
         self.files = LabeledFiles(location, encoding, paths=paths)
         self.location = self.files.location
         self._layouts: dict[str, Layout] = {}
+        self._rows: dict[str, list[str]] = {}
+        """The first row of each table."""
         if format == FOLDERS and not isinstance(location, Lines):
             self.layout = Layout(FOLDERS)
             if self.choice.group:
@@ -57,7 +61,11 @@ class DocumentSource:
         self.files.check_text()
 
         def layout_of(lines: Lines, first: Layout | None) -> Layout:
-            return detect_lines(lines, self.choice, format=format, like=like or first, labels=labels)
+            found = detect_lines(lines, self.choice, format=format, like=like or first, labels=labels)
+            for dialect in DIALECTS:
+                if dialect.name == found.format:
+                    self._rows[lines.name] = dialect.first(lines)[0]
+            return found
 
         arrays = format in ("", "json")
         self._layouts = self.files.formats(layout_of, lambda layout: layout.format, arrays=arrays)
@@ -79,6 +87,7 @@ class DocumentSource:
         expected.
         """
         self.rest = missing = ""
+        header: list[str] | None = None
         if self.layout.format == FOLDERS:
             for name in locations_in(self.location):
                 yield from read_folders(expanded(name), encoding=self.encoding)
@@ -87,12 +96,15 @@ class DocumentSource:
             lines, last = KeptLines(of_file), ""
             layout = self._layouts.get(lines.name, self.layout)
             self.rest += missing
+            is_again = header is not None and self._rows.get(lines.name) == header
             for document in read_lines(lines, layout, is_labeled=self.choice.is_labeled):
                 lines.forget()
+                before = self.rest + ("" if is_again and not last else document.before)
                 last = document.source
-                yield replace(document, before=self.rest + document.before) if self.rest else document
+                yield document if before == document.before else replace(document, before=before)
                 self.rest = ""
-            self.rest += lines.kept()
+            self.rest += lines.kept() if last or not is_again else ""
+            header = header or (self._rows.get(lines.name) if layout.header else None)
             missing = missing_end(self.rest or last)
 
     def labels_in_names(self) -> list[str]:
@@ -102,10 +114,21 @@ class DocumentSource:
             return [str(path.relative_to(root).parent) for path in files_of(root)]
         return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
+    def as_one(self, records: Iterator[str], *, begins: bool = True) -> Iterator[str]:
+        """The records, as they are written, as one file. Raises DataError for tables of different columns."""
+        rows = iter(self._rows.items())
+        first, row = next(rows, ("", []))
+        for name, other in rows:
+            has_header = self._layouts[first].header
+            if has_header != self._layouts[name].header or (row != other if has_header else len(row) != len(other)):
+                raise DataError(f"other columns than {first}; predict them one by one", name)
+        return self.files.as_one(records, are_objects=self.layout.format == "json", begins=begins)
+
     def write(self, document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
         """The record of a document of this source with these labels and nothing else changed, and the text before it.
 
-        There is one probability, or one for each label. The records of all documents, and then `rest`, are the files.
+        There is one probability, or one for each label. The records of all documents, and then `rest`, are the
+        files, with one header.
         """
         layout = self._layouts.get(document.path, self.layout)
         return write(document, layout, labels, probabilities)

@@ -231,10 +231,10 @@ def _written(labels: Sequence[str], old: str, separator: str) -> str:
     """Labels as JSON: a list where there was one or where they are not one; bare where a number or boolean was."""
     if separator:
         labels = [separator.join(labels)]
-    if len(labels) != 1 or old.startswith("["):
-        return json.dumps(list(labels), ensure_ascii=False)
-    is_bare = old[:1] not in ("", '"', "n") and _BARE.fullmatch(labels[0])
-    return labels[0] if is_bare else json.dumps(labels[0], ensure_ascii=False)
+    is_list = len(labels) != 1 or old.startswith("[")
+    is_bare = old.lstrip("[" + _WHITE)[:1] not in ("", "]", '"', "n")
+    found = [each if is_bare and _BARE.fullmatch(each) else json.dumps(each, ensure_ascii=False) for each in labels]
+    return f"[{', '.join(found)}]" if is_list else found[0]
 
 
 def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from ensue.data.sources import digest_of
 from ensue.errors import DataError
 
 Found = TypeVar("Found")
+_SEAM = re.compile(r"\A\s*\]\s*\[")
+"""Matches the end of an array and the beginning of the next one."""
 
 
 class LabeledFiles:
@@ -36,6 +39,7 @@ class LabeledFiles:
         self.encoding, self._nested = checked_encoding(encoding), nested
         self._encoding_of = encoding_of
         self._waiting: Lines | None = None
+        self._first: Lines | None = None
         self.paths: tuple[Path, ...] = ()
         if isinstance(location, Lines):
             self.location, self._waiting = location.name, location
@@ -50,12 +54,15 @@ class LabeledFiles:
         """The lines of each file, which may have been looked at but are all still to be read."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
+            self._first = waiting
             yield waiting
             if not self.paths:
                 self._waiting = waiting  # a stream goes on, wherever it was left
             return
         for path in self.paths:
-            yield Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
+            lines = Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
+            self._first = lines if path == self.paths[0] else self._first
+            yield lines
 
     def keep(self, lines: Lines) -> None:
         """Keeps the lines of the only file, which have been looked at, for the next reading."""
@@ -93,6 +100,37 @@ class LabeledFiles:
     def no_text(self) -> DataError:
         """The mistake of files that are all blank."""
         return DataError(f"{self.location}: no text in any of {len(self):,} files; all are blank")
+
+    def as_one(self, records: Iterable[str], *, are_objects: bool, begins: bool = True) -> Iterator[str]:
+        """The written records of all files as one file: with the byte order mark of the first file, if they are its
+        beginning, and one JSON array for several. Raises DataError if only some of the files are arrays.
+        """
+        if are_objects:
+            self._check_arrays()
+        held = ""
+        for number, record in enumerate(records):
+            text = held + record
+            if number == 0 and begins and self._first is not None:
+                yield self._first.mark
+            held = ""
+            if are_objects:
+                text = _SEAM.sub(",", text)
+                body = text.rstrip()
+                body = body[:-1].rstrip() if body.endswith("]") else text
+                held, text = text[len(body) :], body
+            yield text
+        yield held
+
+    def _check_arrays(self) -> None:
+        is_array = False
+        for number, path in enumerate(self.paths if len(self.paths) > 1 else ()):
+            lines = Lines.of(path, encoding=self.encoding)
+            lines.split_array()
+            if number and lines.is_array != is_array:
+                kinds = ("an array of objects", "objects on lines")
+                found, expected = kinds if lines.is_array else kinds[::-1]
+                raise DataError(f"{found}, but {self.paths[0]} has {expected}; predict them one by one", path)
+            is_array = lines.is_array
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the location's files, in their order."""

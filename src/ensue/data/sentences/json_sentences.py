@@ -9,6 +9,7 @@ Neighbors with the same whole number as "document" are of one document.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ from ensue.text.tokens import Token, tokens
 
 NEW_SPANS = "spans"
 _DECODER = json.JSONDecoder()
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 
 Content = dict[str, Any]
 
@@ -152,7 +154,12 @@ class JsonSentences(Format):
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
             name = column or next((key for key in LABEL_KEYS if isinstance(record.get(key), list)), self.default_column)
-            return text if record.get(name) == list(labels) else _with_value(text, name, list(labels))
+            values = record.get(name)
+            own = values if isinstance(values, list) else None
+            if own is not None and list(map(str, own)) == list(labels):
+                return text
+            are_numbers = any(type(label) is int for label in own or ()) and all(map(_NUMBER.fullmatch, labels))
+            return _with_value(text, name, list(map(int, labels)) if are_numbers else list(labels))
         words, found = self._spans(record, key)
         name = column or next((key for key in SPAN_KEYS if key in found), NEW_SPANS)
         old = found.get(name, [])

@@ -256,6 +256,12 @@ class ClassificationPipeline(Choosing, WordPipeline):
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
         source, parts = self._in_parts(location, format, encoding)
+        lines = self._lines(source, parts, as_json=as_json, color=color, shard=shard)
+        return lines if as_json else source.as_one(lines, begins=shard.number == 1)
+
+    def _lines(
+        self, source: DocumentSource, parts: Iterable[Iterable[Document]], *, as_json: bool, color: bool, shard: Shard
+    ) -> Iterator[str]:
         num_empty = num_unknown = 0
         for document, labels, probabilities, is_known in chain.from_iterable(
             self.classify(part, shard) for part in parts

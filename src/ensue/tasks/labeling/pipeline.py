@@ -17,6 +17,7 @@ from ensue.arguments import check_texts, check_whole
 from ensue.data.compact_texts import Ragged, StringColumn
 from ensue.data.files import Location, locations_in, one_location
 from ensue.data.lines import Lines
+from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.sentences.formats import PlainText, format_class
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
@@ -242,6 +243,15 @@ class LabelingPipeline(WordPipeline):
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
         source, parts = self._in_parts(location, format, encoding)
+        lines = self._lines(source, parts, as_json=as_json, color=color, shard=shard)
+        if as_json or self.n_best:
+            return lines
+        files: LabeledFiles = source.files
+        return files.as_one(lines, are_objects=source.format.name == "json", begins=shard.number == 1)
+
+    def _lines(
+        self, source: SentenceSource, parts: Iterable[Iterable[Sentence]], *, as_json: bool, color: bool, shard: Shard
+    ) -> Iterator[str]:
         for answer in chain.from_iterable(self.label(part, confidence=as_json, shard=shard) for part in parts):
             if as_json:
                 yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"

@@ -72,11 +72,11 @@ def go_on(prompt, count):
     return decode(ids[1:]).removeprefix(before)
 
 
-for stream in (sys.stdin, sys.stdout):
-    stream.reconfigure(encoding="utf-8")  # whatever the locale
+sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
 if sys.argv[1:2] == ["--go-on"]:
     print(go_on(sys.argv[3], int(sys.argv[2])))
 else:
+    sys.stdin.reconfigure(encoding="utf-8")
     text = sys.stdin.read()
     read_text = tokenizer.encode(text, add_special_tokens=False)
     for (token, nats), (begin, end) in zip(scores(read_text.ids), read_text.offsets, strict=True):

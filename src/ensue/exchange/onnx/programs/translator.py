@@ -113,10 +113,10 @@ def outputs(sources):
 
 
 if __name__ == "__main__":
-    for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")  # whatever the locale
     if len(sys.argv) > 1:
         sys.exit(f"{sys.argv[1]}: this program takes no arguments; `ensue predict` has --glossary and --keep-markup")
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")  # whatever the locale
     while lines := list(islice(sys.stdin, 1 if sys.stdin.isatty() else config["window"])):
         for text in outputs([read(line.rstrip("\r\n").split("\t")) for line in lines]):
             print(re.sub(r"[\r\n\t]", " ", text))
