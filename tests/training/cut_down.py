@@ -40,7 +40,7 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "tokens.d_embedding": 8},
     "tag": {"train.batch_tokens": 60, "features.d_words": 8},
     "cut": {"train.batch_tokens": 60, "features.d_words": 8},
-    "classify": {"train.batch_tokens": 60},
+    "classify": {"train.batch_tokens": 60, "data.division": "sources"},
     **dict.fromkeys(("translate", "transduce", "summarize", "answer"), OF_PAIRS),
     "sentence": {"tokenizer.max_size": 300},
     "cbow": {"vectors.subsample": 0.0},
@@ -59,7 +59,12 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "clockwork": {"encoder.d_model": 12},
     "projected": {"encoder.d_cell": 11},
     "draw": {"decoder.d_model": 8, "canvas.glimpses": 3, "canvas.read": 2, "canvas.write": 2},
-    "glimpses": {"glimpses.size": 3, "glimpses.convolutions": [2], "glimpses.view_convolutions": [2]},
+    "glimpses": {
+        "data.division": "sources",
+        "glimpses.size": 3,
+        "glimpses.convolutions": [2],
+        "glimpses.view_convolutions": [2],
+    },
     "caption": {
         "train.samples": 0,
         "tokens.d_embedding": 8,

@@ -150,7 +150,7 @@ def test_a_run_directory_has_all_that_a_classifier_is(
         assert f"| {name} | {shares} | {scores['examples']} |" in card
     assert (outcome.valid["examples"], outcome.test["examples"]) == (24, 30)
     assert "of 3 labels (cooking, music, sports)" in card
-    assert f"- validation: 20% of {topics}, drawn at random, 24 texts" in card
+    assert f"- validation: 20% of {topics}, drawn at random by class, 24 texts" in card
     assert "texts are read whole, in one piece" in card
     assert_same_scores(load(run).evaluate(test).as_json(), outcome.test)
 

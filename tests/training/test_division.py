@@ -86,7 +86,7 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
     author = {row[0].split()[0]: row[2] for row in rows}
     train, valid = ({author[word] for word in words_of(part)} for part in (found.split.train, found.split.valid))
     assert (len(train), len(valid), train & valid) == (7, 1, set())
-    assert found.split.valid_from.endswith('drawn at random by "author"')
+    assert found.split.valid_from.endswith('drawn at random by class and "author"')
     assert '80 texts are of 8 groups ("author")' in found.notes[0]
     assert "group" not in found.config()["layout"]
 
@@ -244,3 +244,90 @@ def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ours, theirs = ([(item.series.frames.tobytes(), item.targets) for item in items] for items in scored)
     assert len(ours) == 4
     assert ours == theirs
+
+
+def by_label(counts: dict[str, int], path: Path, *, times: int = 1) -> Path:
+    """Texts sorted by their label, each so many times."""
+    numbers = iter(range(sum(counts.values())))
+    rows = [(f"text{next(numbers)} is here", label) for label, count in counts.items() for _ in range(count)]
+    return written(path, [("text", "label"), *(row for row in rows for _ in range(times))])
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [{"ok": 297, "fraud": 3}, {"a": 50, "b": 30, "c": 15, "d": 3, "e": 2}, {"x": 500, "y": 2}, {"a": 40, "b": 40}],
+    ids=str,
+)
+@pytest.mark.parametrize("times", [1, 3])
+def test_each_class_is_in_both_parts(counts: dict[str, int], times: int, tmp_path: Path) -> None:
+    """In about the same share, and equal texts in one part."""
+    found = job("classify-bag", by_label(counts, tmp_path / "a.tsv", times=times))
+    train, valid = found.split.train, found.split.valid
+    assert not {*words_of(train)} & {*words_of(valid)}
+    total = sum(counts.values())
+    assert abs(len(valid) / times - total / 10) <= 1
+    for label, count in counts.items():
+        held = valid.label_counts[label] / times
+        assert 1 <= held < count
+        assert held <= max(1, count / 10 + 1)
+    assert not [note for note in found.notes if "validation has no" in note]
+    assert "drawn at random by class" in found.split.valid_from
+
+
+def test_a_class_of_one_text_is_named(tmp_path: Path) -> None:
+    found = job("classify-bag", by_label({"a": 60, "b": 39, "rare": 1}, tmp_path / "a.tsv"))
+    assert "validation has no rare (1 in training): no score tells how well that is learned" in found.notes
+    assert found.split.train.label_counts["rare"] == 1
+
+
+def test_more_classes_than_texts_for_validation(tmp_path: Path) -> None:
+    """The more frequent ones are in both parts, the others are named."""
+    counts = {f"c{n:02}": 4 if n < 5 else 2 for n in range(30)}
+    found = job("classify-bag", by_label(counts, tmp_path / "a.tsv"))
+    assert len(found.split.valid) == 7
+    assert {f"c{n:02}" for n in range(5)} <= {*found.split.valid.label_counts}
+    (note,) = [note for note in found.notes if "validation has no" in note]
+    assert "(2 in training), ...:" in note
+
+
+def test_texts_of_several_labels_are_drawn_by_the_rarest(tmp_path: Path) -> None:
+    rows = [("text", "label"), *((f"text{n}", "common,rare" if n % 50 == 0 else "common") for n in range(150))]
+    path = written(tmp_path / "a.tsv", rows)
+    found = job("classify-bag", path, separator=",")
+    assert (found.split.valid.label_counts["rare"], found.split.train.label_counts["rare"]) == (1, 2)
+
+
+def test_series_are_drawn_by_class(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    paths = [("path", "label")]
+    for n in range(40):
+        np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
+        paths.append((f"{n}.npy", "rare" if n < 3 else "usual"))
+    found = job("classify-frames", written(tmp_path / "paths.csv", paths, ","))
+    assert found.split.valid.label_counts == {"rare": 1, "usual": 3}
+
+
+def test_a_part_is_drawn_alike_each_time_and_rows_and_sources_are_as_before(tmp_path: Path) -> None:
+    path = by_label({"a": 60, "b": 40}, tmp_path / "a.tsv")
+    parts = {
+        division: [words_of(job("classify-bag", path, division=division).split.valid) for _ in range(2)]
+        for division in ("classes", "sources", "rows")
+    }
+    assert all(first == second for first, second in parts.values())
+    assert parts["sources"][0] == parts["rows"][0]
+    drawn = np.sort(np.random.default_rng(0).permutation(100)[-10:])
+    assert parts["sources"][0] == [f"text{n}" for n in drawn]
+
+
+@pytest.mark.slow
+def test_a_run_that_was_drawn_without_classes_goes_on_so(tmp_path: Path) -> None:
+    """By itself, and by the recipe's name, which has another default now."""
+    path = by_label({"a": 30, "b": 30, "c": 4}, tmp_path / "a.tsv")
+    settings = {"data.train": str(path), "train.steps": 4, "train.validations": 2, "encoder.d_model": 4}
+    recipe = read_recipe("classify-lstm", settings | {"data.division": "sources"})
+    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "run", reporter=At(2, interrupt))
+    shutil.copytree(tmp_path / "run", tmp_path / "by name")
+    run_tiny(None, tmp_path / "run", resume=True)
+    run_tiny(read_recipe("classify-lstm", settings), tmp_path / "by name", resume=True)
+    assert kept(tmp_path / "run") == kept(tmp_path / "by name") == kept(tmp_path / "whole")

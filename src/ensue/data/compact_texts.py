@@ -329,6 +329,18 @@ class Texts(Sequence[tuple[str, ...]]):
                 hashes[piece] = mixed(mix(row), lengths) + sums[ends] - sums[ends - lengths]
         return found
 
+    def rarest(self) -> NDArray[np.int64]:
+        """The rank of the rarest word of each text (N,), 1 for the most frequent one of all; 0 for no word."""
+        counts = np.array([*self.words.counts().values()], np.int64)
+        ranks = np.empty(len(counts), np.int64)
+        ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
+        found = np.zeros(len(self), np.int64)
+        for piece in _pieces_of(self.starts[1:]):
+            words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
+            rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])
+            np.maximum.at(found, rows, ranks[words])
+        return found
+
     def __getitem__(self, row: int) -> tuple[str, ...]:  # type: ignore[override]  # a text at a time
         start, stop = self.starts[row : row + 2].tolist()
         return tuple(self.words.values[id] for id in self.words.numbers.read(slice(start, stop)).tolist())

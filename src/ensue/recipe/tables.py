@@ -79,9 +79,10 @@ class DividedData(DataRecipe):
     group is in one part only. Empty: the source, such as a text or an image, with all its targets; a labeled sentence
     is by itself.
     """
-    division: Literal["sources", "rows"] = "sources"
-    """sources: all rows of a source or of a group are in one part; rows: each row goes to a part by itself, as in runs
-    of an earlier ensue.
+    division: Literal["classes", "sources", "rows"] = "classes"
+    """classes: all rows of a source or of a group are in one part, and each class of a classifier has its share in
+    both, where it has two sources; sources: without regard to classes; rows: each row goes to a part by itself. The
+    last two are those of runs of an earlier ensue.
     """
 
 

@@ -26,6 +26,11 @@ from ensue.version import package_file, package_text
 
 EARLIER = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
 """Values of keys of `[data]` that meant something else in an earlier ensue, and the values that mean that now."""
+DEFAULTS = [
+    *((key, *values) for key, values in EARLIER.items()),
+    *(("division", "classes", old) for old in ("sources", "rows")),
+]
+"""A default of now, and one of an earlier ensue, which a run keeps."""
 LAYERED = ("encoder", "decoder")
 """Tables whose `kind` may be a layer of another package."""
 
@@ -99,7 +104,7 @@ def going_on(recipe: Recipe, own: Recipe) -> Recipe:
     ours, theirs = own.values(), recipe.values()
     kept = {
         f"data.{key}": old
-        for key, (new, old) in EARLIER.items()
+        for key, new, old in DEFAULTS
         if (ours.get(f"data.{key}"), theirs.get(f"data.{key}")) == (old, new)
     }
     return read_recipe(recipe, kept) if kept else recipe

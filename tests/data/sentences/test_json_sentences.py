@@ -213,7 +213,11 @@ def test_no_span_is_lost(text: str, places: list[int], splitter: str) -> None:
         assert wanted <= inside or not inside
     assert len(misaligned) == len(format.misaligned(sentence))
     assert format.corrected(sentence, labels) == sentence.source.text
-    assert misaligned or format.write(sentence, labels) == sentence.source.text or any(text[a].isspace() or text[b - 1].isspace() for a, b, _ in spans)
+    assert (
+        misaligned
+        or format.write(sentence, labels) == sentence.source.text
+        or any(text[a].isspace() or text[b - 1].isspace() for a, b, _ in spans)
+    )
 
 
 def test_offsets_are_code_points() -> None:

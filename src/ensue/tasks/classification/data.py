@@ -156,7 +156,7 @@ class DocumentData(WordsData[Documents]):
         """All documents, read from files."""
         whole = self._read(source, multiple=True)
         self.multiple = bool((whole.labels.lengths != 1).any())
-        return Split.of(whole, self.recipe.data, self.read, examples="texts")
+        return Split.of(whole, self.recipe.data, self.read, examples="texts", classes=whole.labels.rarest())
 
     def read(self, location: str) -> Documents:
         """Validation or test data, in the format of the training data."""

@@ -86,25 +86,35 @@ class Split(Generic[DataT]):
 
     @classmethod
     def of(
-        cls, whole: DataT, table: DividedData, read: Callable[[str], DataT], *, examples: str, drawn: bool = True
+        cls,
+        whole: DataT,
+        table: DividedData,
+        read: Callable[[str], DataT],
+        *,
+        examples: str,
+        drawn: bool = True,
+        classes: NDArray[np.int64] | None = None,
     ) -> Split[DataT]:
         """The training data and what the recipe's table `[data]` says of the others, which `read` reads; `examples` is
         what they are called.
 
         A part that is kept for validation is drawn at random, since data are often sorted by label; else it is the end.
+        `classes` are the numbers of the classes of the training data, rarer ones later, which both parts have.
         """
         train, valid, chosen, division = whole, None, "none", None
         if table.valid:
             valid, chosen = read(table.valid), table.valid
         elif (kept := max(1, round(len(whole) * (1 - table.valid_fraction)))) < len(whole):
-            sources = whole.sources if table.division == "sources" else np.arange(len(whole))
-            division = divided(sources, kept, drawn=drawn)
+            sources = np.arange(len(whole)) if table.division == "rows" else whole.sources
+            classes = classes if table.division == "classes" else None
+            division = divided(sources, kept, drawn=drawn, classes=classes)
             if len(division.valid):
                 train, valid = whole.select(division.train), whole.select(division.valid)
                 chosen = f"{table.valid_fraction:.0%} of {table.train}"
                 chosen = f"{chosen}, drawn at random" if drawn else f"the last {chosen}"
-                if division.has_repeats:
-                    chosen += f' by "{table.group}"' if table.group else " by source"
+                by = ["class"] if classes is not None else []
+                by += [f'"{table.group}"' if table.group else "source"] if division.has_repeats else []
+                chosen += f" by {' and '.join(by)}" if by else ""
         notes = _repeats(division, table.group, examples) if division is not None and division.has_repeats else []
         if valid is None:
             notes.append("no validation data: the last weights are kept, and no score is measured")

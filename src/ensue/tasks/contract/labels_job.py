@@ -74,6 +74,10 @@ class LabelsJob(DataSetJob[ModelT, DataT], Generic[ModelT, DataT]):
             if missing:
                 count = sum(counts[label] for label in missing)
                 notes.append(f"training has no {listed(missing)}: wrong {count:,} times in the {what} data")
+        if self.split.valid is not None and not self.recipe.data.valid:
+            known, seen = (self.label_counts(part) for part in (self.split.train, self.split.valid))
+            if unseen := [f"{name} ({count:,} in training)" for name, count in known.most_common() if not seen[name]]:
+                notes.append(f"validation has no {listed(unseen[::-1])}: no score tells how well that is learned")
         return notes
 
     def label_counts(self, part: DataT) -> Counter[str]:

@@ -54,6 +54,12 @@ class LabeledSeries:
         return Counter(label for labels in self.labels for label in labels)
 
     @property
+    def classes(self) -> NDArray[np.int64]:
+        """The rank of the rarest label of each series, 0 for none."""
+        ranks = {label: rank for rank, (label, _) in enumerate(self.label_counts.most_common(), 1)}
+        return np.array([max((ranks[label] for label in labels), default=0) for labels in self.labels], np.int64)
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """The number of frames of each series."""
         return self.rows.lengths
@@ -110,6 +116,7 @@ class SeriesData(DataSet[LabeledSeries]):
     """
 
     unit: ClassVar[str] = "series"
+    has_classes: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -129,7 +136,9 @@ class SeriesData(DataSet[LabeledSeries]):
             check_same_shape(recipe, origin, ("encoder", "directions"))
         known = [origin.run.parts.seen.shape._replace(first=origin.path) for origin in self.origins]
         self.num_mixed, self.shape = 0, run.parts.seen.shape if run else next(iter(known), None)
-        self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="series")
+        whole = self.read(data.train, group=data.group)
+        classes = whole.classes if self.has_classes else None
+        self.split = Split.of(whole, data, self.read, examples="series", classes=classes)
 
     def labels_in_names(self, location: str) -> list[str]:
         source = FrameSource(location, self.recipe.reading())
@@ -186,6 +195,8 @@ class SeriesData(DataSet[LabeledSeries]):
 
 class LabeledSeriesData(SeriesData):
     """The labeled series of a recipe."""
+
+    has_classes = True
 
     def parts_of(self, run: RunDirectory) -> Any:
         """The parts of a run that is resumed."""

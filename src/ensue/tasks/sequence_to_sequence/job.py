@@ -100,7 +100,7 @@ class SequenceToSequenceJob(Job[TextModel]):
     def _read(self, source: PairSource) -> Split[Pairs]:
         """All pairs, read from files."""
         split = Split.of(self._whole(source), self.recipe.data, self.read, examples="pairs")
-        if split.valid and self.recipe.data.division == "sources":
+        if split.valid and self.recipe.data.division != "rows":
             split.valid = Pairs(references(split.valid, self.layout))
         return split
 
