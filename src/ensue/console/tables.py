@@ -27,7 +27,7 @@ def show_scores(scores: Scores) -> None:
     content = scores.as_json()
     for name, value in content.items():
         if name not in ("confusion", "misaligned") and (value is None or isinstance(value, int | float)):
-            table.add_row(name.replace("_", " "), _number(value))
+            table.add_row(Text(name.replace("_", " ")), _number(value))
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
         what = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"

@@ -166,7 +166,9 @@ def _body(text: str, run: Path, repository: Repository, names: Mapping[str, str]
             block = re.sub(rf"(?<= ){quoted}/recipe\.toml(?=\s)", "recipe.toml", blocks[number])
             blocks[number] = re.sub(rf"(?<= ){quoted}(?=\s)", lambda _: location, block)
     text = re.sub(r"^## Use\n", lambda found: f"{found[0]}\n{HOW}\n", "```".join(blocks), flags=re.M)
-    for old, new in sorted([*names.items(), *dict.fromkeys(paths, location).items()], key=lambda item: -len(item[0])):
-        place = (r"(?<!\w){}" if {*old} & {*"/\\"} and old.strip("/\\.") else "(?<=`){}(?=`)").format(re.escape(old))
-        text = re.sub(place, new.replace("\\", r"\\"), text)
-    return text
+    known = {**names, **dict.fromkeys(paths, location)}
+    places = (
+        (r"(?<!\w){}" if {*old} & {*"/\\"} and old.strip("/\\.") else "(?<=`){}(?=`)").format(re.escape(old))
+        for old in sorted(known, key=len, reverse=True)
+    )
+    return re.sub("|".join(places), lambda found: known[found[0]], text)

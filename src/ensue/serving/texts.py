@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import base64
 from collections.abc import Iterator, Sequence
 from itertools import starmap
@@ -164,11 +165,12 @@ async def _answer(
 
 
 def _said(error: EnsueError, *models: Served) -> str:
-    """The message of an error, with the names of models in place of their paths."""
-    said = str(error)
-    for model in models:
-        said = said.replace(str(model.pipeline.run), model.name)
-    return said
+    """The message of an error, with the names of models in place of their paths. Words in quotes are a user's."""
+    names = {str(model.pipeline.run): model.name for model in models}
+    paths = "|".join(map(re.escape, names))
+    return re.sub(
+        rf'"[^"]*"|(?<![\w./-])(?:{paths})(?![\w/-])', lambda found: names.get(found[0], found[0]), str(error)
+    )
 
 
 def _told(name: str, pipeline: Any, texts: Sequence[Any]) -> Iterator[Any]:

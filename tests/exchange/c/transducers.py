@@ -1,5 +1,6 @@
 """Small untrained encoder–decoders of all kinds that become C."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def transducer(
     *, names: list[int] | None = None, attention: dict[str, Any] | None = None, encoder: dict[str, Any] | None = None,
     decoder: dict[str, Any] | None = None, source: TokenizerRecipe = CHARACTERS, target: TokenizerRecipe | None = None,
     tied: str = "none", tokens: int = 0, search: dict[str, Any] | None = None, directions: dict[str, Any] | None = None,
+    columns: Sequence[str] = ("V;PST", "V|3 SG"),
 ) -> SequencePipeline:  # fmt: skip
     """An untrained model, far from gentle. There are as many sources as the last of `names` says."""
     places = max(names or [1])
@@ -55,9 +57,10 @@ def transducer(
         attention=attention or {"kind": "bilinear"}, tokenizer=source.model_dump(), data={"names": names or []},
         directions=directions or {}, search={"max_tokens": 14, "length_penalty": 0.7, **(search or {})},
     )  # fmt: skip
-    columns = ("V;PST", "V|3 SG")
     written = [lemma + ' "go", (x)' for lemma in LEMMAS]
-    pairs = [Pair(tuple([lemma, columns[k % 2], "N"][:places]), (written[k],)) for k, lemma in enumerate(LEMMAS)]
+    pairs = [
+        Pair(tuple([lemma, columns[k % len(columns)], "N"][:places]), (written[k],)) for k, lemma in enumerate(LEMMAS)
+    ]
     coder = PairCoder.train(pairs, source, target, names=names or [], source_tokens=tokens)
     torch.manual_seed(5)
     model = build_encoder_decoder(

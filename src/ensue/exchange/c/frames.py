@@ -82,8 +82,11 @@ def _parts(
         "ABOUT_FRAMES": ABOUT[head], "OPTION": OPTIONS[head], "LABELS": labels, "WIDTH": shape.width,
         "HEAD": piece(f"frame_{head}_header.h"), "ANSWER": piece(f"frame_{head}_example.c"),
         "SOUNDS": "", "READ_SOUND": "", "SOUND_READERS": "", "MISSING": int(reading.missing == "mean"),
-        "OTHERS": ", ".join(map(c_string, others)), "COLUMNS": ", ".join(map(c_string, shape.columns)) or "NULL",
     }  # fmt: skip
+    texts = {
+        "OTHERS": ", ".join(map(c_string, others)),
+        "COLUMNS": ", ".join(map(c_string, shape.columns)) or "NULL",
+    }
     messages = MESSAGES
     if shape.is_sound:
         pieces, messages = [*pieces, "sounds.h"], MESSAGES | MESSAGES_OF_SOUNDS
@@ -93,7 +96,7 @@ def _parts(
             "SOUND_READERS": ', {".wav", read_sound}, {".wave", read_sound}',
         }  # fmt: skip
     constants["MORE_MESSAGES"] = " ".join(f'case NAME_{code}: return "{text}";' for code, text in messages.items())
-    return Parts(constants, pieces, interface="frames", said=said, usage=USAGE[head])
+    return Parts(constants, pieces, interface="frames", said=said, usage=USAGE[head], texts=texts)
 
 
 def _sounds(sound: LogMel, rate: int, weights: Weights) -> dict[str, Any]:

@@ -42,9 +42,11 @@ class Parts:
     interface: str
     """The beginning of the names of the task's files: `_header.h` and `_example.c`."""
     said: dict[str, Any]
-    """Numbers and texts of these files, by the names that stand there between two `@`."""
+    """Numbers and pieces of these files, by the names that stand there between two `@`."""
     usage: str
     """Lines of the README."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Words of the user, by such names. They are put in last: they may have such names in them."""
 
 
 def piece(name: str) -> str:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from ensue.errors import EnsueError
 from ensue.exchange.c.precision import F32
-from ensue.exchange.c.writing import card_of, license_in, name_for, printed, put
+from ensue.exchange.c.writing import card_of, filled, license_in, name_for, printed, put
 from ensue.inspection.markup import drawn, file_text
 from ensue.runs.directory import RunDirectory
 from ensue.version import VERSION, package_file, package_text
@@ -191,4 +191,4 @@ def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
 
 
 def _piece(file: str, name: str) -> str:
-    return package_text(f"{PIECES}/{file}").replace("NAME", name)
+    return filled(package_text(f"{PIECES}/{file}"), {"NAME": name})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,13 +145,19 @@ def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False)
         "example.c": _framed("example.c", f"{parts.interface}_example.c", "@TASK@", parts.said),
         **{file: piece(file) for file in ("Makefile", "CMakeLists.txt")},
     }
-    found = {file.replace("NAME", name): text.replace("NAME", name).encode() for file, text in files_of.items()}
+    own = {"NAME": name} | {f"@{key}@": text for key, text in parts.texts.items()}
+    found = {filled(file, own): filled(text, own).encode() for file, text in files_of.items()}
     return found if embed else found | {f"{name}.weights": numbers.tobytes()}
 
 
 def header(interface: str, said: dict[str, Any]) -> str:
     """NAME.h of a task."""
     return _framed("header.h", f"{interface}_header.h", "@INTERFACE@", said)
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A template with these values in place of their keys, in one pass: a key inside of a value stays."""
+    return re.sub("|".join(map(re.escape, values)), lambda key: values[key[0]], template)
 
 
 def _framed(frame: str, inside: str, place: str, said: dict[str, Any]) -> str:
@@ -225,7 +231,7 @@ A {run.recipe.what} ({run.recipe.describe()}) as C, written by `ensue export --f
 compiler for C11 and its mathematics library, and nothing else. `{name}.h` says what each function does.
 
     make
-{usage.replace("NAME", name)}
+{filled(usage, {"NAME": name})}
 {"The weights are inside of `{name}.c`." if embed else WEIGHTS.format(name)}
 
 {"".join(f"{note}{chr(10) * 2}" for note in notes)}License of the model: {license_in(card)}.
