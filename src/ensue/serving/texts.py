@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import base64
+import re
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
