@@ -188,6 +188,7 @@ def test_the_text_beside_annotations_counts_as_data(tmp_path: Path) -> None:
     assert "".join(TextSource(tmp_path).chunks()) == "T1\tLOC 0 4\tLima\nOslo grew\n"
 
 
+@pytest.mark.filterwarnings("ignore:.*tasks left out")
 def test_export_of_label_studio(tmp_path: Path) -> None:
     """A browser counts the sign behind a smile one further than a code point."""
     path = tmp_path / "spans.json"

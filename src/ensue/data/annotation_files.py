@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ensue.data.decoding import whole_text
 from ensue.data.json_array import array_parts, begins_array, parted
 from ensue.errors import DataError, EnsueError, in_one_line
+from ensue.notices import say_once
 from ensue.parsing import ParseError, parse_json
 
 Row = dict[str, Any]
@@ -102,8 +103,9 @@ def are_tasks(block: str, name: str) -> bool:
 
 def task_rows(chunks: Iterator[str], name: str) -> Iterator[Row]:
     """The tasks of Label Studio's export: their data, with the choices, spans and texts of the first annotation that is
-    not canceled, or of the one that is the ground truth. Tasks with canceled ones alone are left out.
+    not canceled, or of the one that is the ground truth. Tasks with canceled ones alone are left out, and counted.
     """
+    canceled = 0
     _, chunks = begins_array(chunks)
     for line, part in array_parts(chunks, name):
         if not (text := parted(part)[1]).strip():
@@ -114,8 +116,12 @@ def task_rows(chunks: Iterator[str], name: str) -> Iterator[Row]:
             if done or not task["annotations"]:
                 result = next((made for made in done if made.get("ground_truth")), *(done[:1] or [{}]))
                 yield {**task["data"], **_annotated(task["data"], result.get("result"))}
+            else:
+                canceled += 1
         except (ParseError, KeyError, TypeError, AttributeError, ValueError, IndexError):
             raise DataError("expected a task of Label Studio with data and annotations", name, line) from None
+    if canceled:
+        say_once(f"rejected {name}", f"{name}: tasks left out: {canceled:,}, all of whose annotations are canceled")
 
 
 def _annotated(data: Row, results: list[Row] | None) -> Row:

@@ -32,8 +32,9 @@ LABELS = (
         *("class", "classes", "category", "categories", "target", "sentiment", "airlinesentiment", "emotion", "intent"),
         *("gold", "goldlabel", "y", "tag", "tags", "topic", "polarity", "quality", "stance", "spam"),
     ),
+    ("accept",),
 )
-"""Names of a label; those of the first group before those of the second."""
+"""Names of a label; those of a group before those of the next. The last is that of a choice in Prodigy."""
 TEXTS = (
     ("text", "texts"),
     ("sentence", "sentences"),

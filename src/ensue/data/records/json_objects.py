@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,13 +15,44 @@ from ensue.data.lines import Lines
 from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
 from ensue.data.records.record import Column, Record, json_records, no_column, sample
 from ensue.errors import DataError
+from ensue.notices import say_once
 from ensue.parsing import ParseError, parse_json
 
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
 SPAN_KEYS = ("labels", "spans", "entities", "label")
 """The usual keys of a sentence in JSON: for its words, for a label of each word, for spans of its text."""
+PRODIGY_KEYS = {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}
+"""Keys of Prodigy's rows, beside "answer"; a row of questions and answers has none."""
+REJECTED = {"reject", "ignore"}
 _NAMES = ("start", "end", "label")
+
+
+def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] = ()) -> Iterator[Record]:
+    """The records without those that were rejected or ignored in Prodigy, which become text before the next one. Their
+    number is said at the end. If the key "answer" is `needed`, a rejection is an answer.
+    """
+    left_out = REJECTED - ({"reject"} if any(column.name == "answer" for column in needed) else set())
+    before, counts = "", Counter[str]()
+    for record in records:
+        if (answer := _answer(record.text)) in left_out:
+            counts[answer] += 1
+            before += record.before + record.text
+        else:
+            yield record._replace(before=before + record.before) if before else record
+            before = ""
+    if counts:
+        rows = " and ".join(f'{count:,} with "answer": "{answer}"' for answer, count in sorted(counts.items()))
+        say_once(f"rejected {name}", f"{name}: rows left out: {rows}")
+
+
+def _answer(text: str) -> str:
+    """The key "answer" of a row of Prodigy; "" of any other."""
+    with suppress(ParseError):
+        content = parse_json(text) if '"answer"' in text else {}
+        if isinstance(content, dict) and content.keys() & PRODIGY_KEYS and isinstance(content["answer"], str):
+            return content["answer"]
+    return ""
 
 
 def label_key(names: Collection[str]) -> str:
@@ -175,7 +208,8 @@ class JsonObjects(Reader):
     def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
         lines.split_array()
         return (
-            Row(record, self._object(record, lines.name)) for record in json_records(lines, is_array=lines.is_array)
+            Row(record, self._object(record, lines.name))
+            for record in accepted(json_records(lines, is_array=lines.is_array), lines.name, needed=needed)
         )
 
     def _object(self, record: Record, name: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ensue.data.records.json_objects import (
     TOKEN_KEYS,
     SpanError,
     TextSpan,
+    accepted,
     has_blanks,
     is_list_of_spans,
     label_key,
@@ -60,7 +61,7 @@ class JsonSentences(Format):
         waiting: Record | None = None
         kept = KeptLines(lines)
         kept.split_array()
-        for record in json_records(kept, is_array=kept.is_array):
+        for record in accepted(json_records(kept, is_array=kept.is_array), lines.name):
             if waiting:
                 yield self._sentence(waiting, lines.name)
             waiting = record

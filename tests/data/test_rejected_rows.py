@@ -1,0 +1,96 @@
+"""Rows that a person has rejected or ignored in a tool are left out, with a line about their number.
+
+By all ways in which such rows are read: sentences and texts, lines and arrays. What is written back keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.data.documents import Choice, DocumentSource
+from ensue.data.pairs import PairSource
+from ensue.data.sentences.source import SentenceSource
+from ensue.notices import Notice
+
+Row = dict[str, Any]
+ANSWERS = ["reject", "accept", "ignore", "accept", "reject"]
+VIEWS: dict[str, Callable[[int], Row]] = {
+    "spans": lambda n: {"text": f"Ann {n} left", "spans": [{"start": 0, "end": 3, "label": "PER"}]},
+    "tokens": lambda n: {"tokens": ["Ann", str(n)], "labels": ["B-PER", "O"], "_view_id": "ner_manual"},
+    "binary": lambda n: {"text": f"text {n}", "label": "NEWS"},
+    "choice": lambda n: {"text": f"text {n}", "options": [{"id": "A", "text": "A"}], "accept": ["A"]},
+    "hashes": lambda n: {"text": f"text {n}", "category": "NEWS", "_task_hash": n},
+}
+FORMS: dict[str, Callable[[list[Row]], str]] = {
+    "lines": lambda rows: "".join(json.dumps(row) + "\n" for row in rows),
+    "array": json.dumps,
+    "indented": lambda rows: json.dumps(rows, indent=2) + "\n",
+}
+
+
+def reads_words(view: str) -> bool:
+    return view in ("spans", "tokens")
+
+
+def written_back(path: Path, view: str) -> str:
+    """The file with its own labels."""
+    if reads_words(view):
+        sentences = SentenceSource(path)
+        return "".join(sentences.format.write(one, sentences.format.labels(one)) for one in sentences)
+    documents = DocumentSource(str(path), Choice(is_labeled=True))
+    return "".join([documents.write(one, one.labels) for one in documents]) + documents.rest
+
+
+def texts(path: Path, view: str) -> list[str]:
+    if reads_words(view):
+        return [" ".join(one.words) for one in SentenceSource(path)]
+    return [one.texts[0] for one in DocumentSource(str(path), Choice(is_labeled=True))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("view", VIEWS)
+def test_rows_that_were_not_accepted_are_left_out(view: str, form: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(FORMS[form]([VIEWS[view](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
+    with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore" and 2 with "answer": "reject"'):
+        found = texts(path, view)
+    assert [text.replace("left", "").split()[-1] for text in found] == ["1", "3"]
+    assert written_back(path, view) == path.read_text()
+
+
+def test_a_choice_is_the_label(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(FORMS["lines"]([VIEWS["choice"](n) | {"answer": "accept"} for n in range(3)]))
+    assert [one.labels for one in DocumentSource(str(path), Choice(is_labeled=True))] == [("A",)] * 3
+
+
+def test_answers_may_be_what_is_learned(tmp_path: Path) -> None:
+    """A rejection is a label if it is asked for. Other rows with such a key are no tasks of a tool."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(FORMS["lines"]([VIEWS["binary"](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
+    with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore"$'):
+        found = [one.labels[0] for one in DocumentSource(str(path), Choice(labels="answer", is_labeled=True))]
+    assert found == [answer for answer in ANSWERS if answer != "ignore"]
+    path.write_text(FORMS["lines"]([{"question": f"word {n}?", "answer": answer} for n, answer in enumerate(ANSWERS)]))
+    pairs = PairSource(path, sources=["question"], targets=["answer"])
+    assert [pair.targets[0] for pair in pairs] == ANSWERS
+
+
+@pytest.mark.parametrize("form", ["array", "indented"])
+def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None:
+    def task(number: int, *canceled: bool) -> Row:
+        value = {"choices": ["A"]}
+        result = [{"type": "choices", "from_name": "kind", "value": value}]
+        made = [{"result": result, "was_cancelled": one} for one in canceled]
+        return {"data": {"text": f"text {number}"}, "annotations": made}
+
+    path = tmp_path / "tasks.json"
+    path.write_text(FORMS[form]([task(0, False), task(1, True), task(2, True, False), task(3, True, True)]))
+    with pytest.warns(Notice, match="tasks left out: 2, all of whose annotations are canceled"):
+        found = [one.texts[0] for one in DocumentSource(str(path), Choice(is_labeled=True))]
+    assert found == ["text 0", "text 2"]
