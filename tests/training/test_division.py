@@ -16,6 +16,7 @@ from ensue.errors import DataError
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.captioning.pipeline import CaptioningPipeline
+from ensue.tasks.contract.data_set import shared_files
 from ensue.training.run import begin_job
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
@@ -331,3 +332,49 @@ def test_a_run_that_was_drawn_without_classes_goes_on_so(tmp_path: Path) -> None
     run_tiny(None, tmp_path / "run", resume=True)
     run_tiny(read_recipe("classify-lstm", settings), tmp_path / "by name", resume=True)
     assert kept(tmp_path / "run") == kept(tmp_path / "by name") == kept(tmp_path / "whole")
+
+
+def test_examples_of_both_parts_are_counted(tmp_path: Path) -> None:
+    """Of texts, pairs of texts, sentences, pairs and series; where parts are drawn apart there are none."""
+    generator = np.random.default_rng(0)
+    frames = [("path", "label")]
+    for n in range(12):
+        np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
+        frames.append((f"{n}.npy", "ab"[n % 2]))
+    np.save(tmp_path / "new.npy", generator.random((3, 2), np.float32))
+    texts = [("text", "label"), *((f"text{n} is here", "ab"[n % 2]) for n in range(40))]
+    couples = [("sentence1", "sentence2", "label"), *((f"a{n}", "b", "xy"[n % 2]) for n in range(40))]
+    translations = [("source", "target"), *((f"a{n}", f"b{n}") for n in range(40))]
+    tables = {
+        "classify-bag": ("texts", texts), "classify-pairs": ("texts", couples), "classify-frames": ("series", frames),
+        "translate-lstm": ("pairs", translations),
+    }  # fmt: skip
+    for name, (examples, rows) in tables.items():
+        whole = written(tmp_path / f"{name}.csv", rows, ",")
+        new = ("new.npy", *rows[1][1:])
+        part = written(tmp_path / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
+        notes = job(name, whole, valid=str(part), test=str(part)).notes
+        for what in ("validation", "test"):
+            assert f"3 of 4 {examples} of the {what} data are in the training data, too" in notes, (name, notes)
+        assert not [note for note in job(name, whole).notes if "too" in note]
+
+
+def test_sentences_of_both_parts_are_counted(tmp_path: Path) -> None:
+    """They are not drawn apart."""
+    blocks = [f"word{n % 25} {'AB'[n % 2]}\nends B\n" for n in range(30)]
+    (tmp_path / "a.txt").write_text("\n".join(blocks))
+    found = job("tag-lstm", tmp_path / "a.txt", valid_fraction=0.2)
+    assert "5 of 6 sentences of the validation data are in the training data, too" in found.notes
+
+
+def test_a_file_of_two_parts_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tv").mkdir()
+    for name in ("train", "dev"):
+        (tmp_path / "tv" / f"{name}.txt").write_text("\n".join(f"{name}{n} {'AB'[n % 2]}\n" for n in range(9)))
+    (tmp_path / "link.txt").symlink_to(tmp_path / "tv" / "dev.txt")
+    settings = {"data.train": str(tmp_path / "tv"), "data.valid": str(tmp_path / "link.txt")}
+    recipe = read_recipe("tag-lstm", settings | {"data.test": str(tmp_path / "tv" / "*.txt")})
+    assert shared_files(recipe.data) == [
+        f"{tmp_path}/link.txt is in the training data, and in the validation data: its scores are too good",
+        f"{tmp_path}/tv/dev.txt and 1 more are in the training data, and in the test data: its scores are too good",
+    ]

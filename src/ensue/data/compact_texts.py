@@ -27,6 +27,9 @@ SPILL_BYTES = 32 << 20
 """Numbers of more bytes go to a file."""
 PIECE = 1 << 20
 """The numbers that are worked on at once."""
+TEXT_COLUMNS = ("words", "text ")
+"""How the names of columns begin that have what a model reads."""
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -315,15 +318,21 @@ class Texts(Sequence[tuple[str, ...]]):
             found[piece] = known[self.words.numbers.read(piece)]
         return found
 
-    def digests(self) -> NDArray[np.uint64]:
-        """Two numbers for each text (2, N), which are the same for equal texts, and hardly for others."""
+    def digests(self, like: Texts | None = None) -> NDArray[np.uint64]:
+        """Two numbers for each text (2, N), which are the same for equal texts, and hardly for others; with `like` the
+        same as those of equal texts there.
+        """
         found = np.zeros((2, len(self)), np.uint64)
+        number_of = np.arange(len(self.words.values))
+        if like is not None:
+            known = {value: number for number, value in enumerate(like.words.values)}
+            number_of = np.array([known.get(value, -1) for value in self.words.values], np.int64)
         for piece in _pieces_of(self.starts[1:]):
             lengths = self.lengths[piece].astype(np.int64)
             ends = np.cumsum(lengths)
             within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
             first = int(self.starts[piece][0])
-            words = self.words.numbers.read(slice(first, first + len(within))) + (within << 32)
+            words = number_of[self.words.numbers.read(slice(first, first + len(within)))] + (within << 32)
             for row, hashes in enumerate(found):
                 sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed(mix(row), words))))
                 hashes[piece] = mixed(mix(row), lengths) + sums[ends] - sums[ends - lengths]
@@ -374,6 +383,15 @@ class Columns:
         """
         groups = self.columns.get("groups")
         return np.arange(len(self)) if groups is None or not any(groups.values) else np.array(groups.ids, np.int64)
+
+    def num_shared(self, other: Columns) -> int:
+        """How many examples of others have texts that are here."""
+        keys = [np.zeros(len(part), np.uint64) for part in (self, other)]
+        for name, column in self.columns.items():
+            if name.startswith(TEXT_COLUMNS):
+                for key, texts in zip(keys, (column, other.columns[name]), strict=True):
+                    key[:] = key * _ODD + texts.digests(column)[0]
+        return int(np.isin(keys[1], keys[0]).sum())
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The examples in these rows."""

@@ -31,7 +31,7 @@ from ensue.runs.pictures import draw_curve, made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry
-from ensue.tasks.contract.data_set import fingerprints_of
+from ensue.tasks.contract.data_set import fingerprints_of, shared_files
 from ensue.tasks.contract.job import Job
 from ensue.training.agreement import check_together
 from ensue.training.device import computing
@@ -242,7 +242,7 @@ def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer |
         threads=runtime.threads,
         precision=runtime.precision,
         protocol=job.protocol(model),
-        notes=tuple(job.notes),
+        notes=(*shared_files(job.recipe.data), *job.notes),
         resumed_from=f"step {resumed.progress.step}" if resumed else "",
     )
 

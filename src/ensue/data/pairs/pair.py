@@ -40,6 +40,11 @@ class Pairs(list[Pair]):
         """The group of each pair; without groups its source."""
         return [pair.group or pair.sources for pair in self]
 
+    def num_shared(self, other: Pairs) -> int:
+        """How many pairs of others have a source that is here."""
+        known = {pair.sources for pair in self}
+        return sum(pair.sources in known for pair in other)
+
     def select(self, rows: Iterable[int]) -> Self:
         """The pairs in these rows."""
         return type(self)(self[row] for row in rows)

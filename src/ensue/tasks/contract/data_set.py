@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ class Examples(Sized, Protocol):
         """For each example what it is of, and what may not be in both parts: its group, or what is read; or the number
         of that, in the order in which they come first.
         """
+
+    def num_shared(self, other: Self) -> int:
+        """How many examples of others are here, by what a model reads of them."""
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The examples in these rows."""
@@ -118,13 +122,29 @@ class Split(Generic[DataT]):
         notes = _repeats(division, table.group, examples) if division is not None and division.has_repeats else []
         if valid is None:
             notes.append("no validation data: the last weights are kept, and no score is measured")
-        return Split(train, valid, chosen, read(table.test) if table.test else None, notes)
+        test = read(table.test) if table.test else None
+        is_apart = drawn and division is not None and table.division != "rows" and not table.group
+        for what, part in (("validation", None if is_apart else valid), ("test", test)):
+            if part is not None and (count := train.num_shared(part)):
+                notes.append(f"{count:,} of {len(part):,} {examples} of the {what} data are in the training data, too")
+        return Split(train, valid, chosen, test, notes)
 
 
 def named(location: str) -> list[Path]:
     """The files that a location names, which may be two with a comma between them."""
     aligned = [name for names in aligned_paths(location) for name in names]
     return [path for name in aligned or [location] for path in all_files(name)]
+
+
+def shared_files(table: DataRecipe) -> list[str]:
+    """Remarks on files that are training data, and validation or test data, too."""
+    train = {os.path.realpath(path) for path in named(table.train)} if table.train else set()
+    notes = []
+    for what, location in (("validation", table.valid), ("test", table.test)):
+        if shared := [path for path in named(location) if os.path.realpath(path) in train] if location else []:
+            more = f" and {len(shared) - 1:,} more are" if len(shared) > 1 else " is"
+            notes.append(f"{shared[0]}{more} in the training data, and in the {what} data: its scores are too good")
+    return notes
 
 
 def files_named(table: DataRecipe) -> list[Path]:

@@ -42,7 +42,16 @@ class Images:
     @property
     def sources(self) -> Sequence[Hashable]:
         """The group of each image; without groups its pixels."""
-        return self.groups or [hashlib.sha256(image.tobytes()).digest() for image in self.pixels]
+        return self.groups or self.digests
+
+    @property
+    def digests(self) -> list[bytes]:
+        """Digests of the pixels of each image."""
+        return [hashlib.sha256(image.tobytes()).digest() for image in self.pixels]
+
+    def num_shared(self, other: Images) -> int:
+        """How many images of others are here."""
+        return sum(map({*self.digests}.__contains__, other.digests))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The images in these rows."""

@@ -48,6 +48,10 @@ class LabeledSeries:
         """Digests of the frames of each series."""
         return [hashlib.sha256(self.rows[row].tobytes()).digest() for row in range(len(self))]
 
+    def num_shared(self, other: LabeledSeries) -> int:
+        """How many series of others have frames that are here."""
+        return sum(map({*self.digests}.__contains__, other.digests))
+
     @property
     def label_counts(self) -> Counter[str]:
         """How often each label occurs."""
