@@ -11,7 +11,7 @@ from ensue.engine.c_library import library
 from ensue.engine.graph import Graph, Node
 from ensue.engine.operations import OPERATIONS
 
-RANGES = dict.fromkeys(("log", "sqrt", "rsqrt"), (0.1, 3.0))
+RANGES = dict.fromkeys(("log", "log1p", "sqrt", "rsqrt"), (0.1, 3.0))
 COMPARED = {name for name, row in OPERATIONS.items() if row.is_condition}
 LOGICAL = {"and", "or", "not"}
 ARGUMENTS = {name: len({place for place in (0, 1, 2) if f"{{{place}}}" in row.c}) for name, row in OPERATIONS.items()}

@@ -5,8 +5,10 @@ Operations that are written with others are composed here; what each pointwise o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -84,7 +86,7 @@ def _apply(op: str, *args: Node | float) -> Node:
 
 
 def _pow(a: Node, exponent: float) -> Node:
-    if exponent == int(exponent) and 1 <= exponent <= 4:
+    if exponent in (1, 2, 3, 4):
         power = a
         for _ in range(int(exponent) - 1):
             power = power * a
@@ -97,32 +99,47 @@ def _pow(a: Node, exponent: float) -> Node:
     raise Untraceable(f"the power {exponent}")
 
 
-def _clamp(a: Node, lower: Node | float | None = None, upper: Node | float | None = None) -> Node:
-    """At a limit the error goes through, as torch has it."""
-    a = a if lower is None else _apply("where", _apply("ge", a, lower), a, lower)
-    return a if upper is None else _apply("where", _apply("le", a, upper), a, upper)
+@cache
+def _slope_at_bound(function: Callable[..., Tensor], *, of_tensor: bool) -> float:
+    """The slope of `clamp` or `hardtanh` at its lower bound, which differs from torch to torch: 0, 1 or a half."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.zeros(1, requires_grad=True)
+        y = torch.clamp(x, torch.zeros(1)) if of_tensor else function(x, 0.0, 1.0)
+        return float(torch.autograd.grad(y, x)[0])
 
 
-def _hardtanh(a: Node, lower: float = -1.0, upper: float = 1.0) -> Node:
-    """At a limit no error goes through, as torch has it."""
-    a = _apply("where", _apply("gt", a, lower), a, lower)
-    return _apply("where", _apply("lt", a, upper), a, upper)
+def _limited(function: Callable[..., Tensor], lower: float | None = None, upper: float | None = None) -> Handler:
+    """Of `function`, which limits its argument to bounds; `lower` and `upper` are those that it has of itself."""
+
+    def limited(a: Node, lower: Node | float | None = lower, upper: Node | float | None = upper) -> Node:
+        for limit, beyond, at, best in ((lower, "lt", "le", "maximum"), (upper, "gt", "ge", "minimum")):
+            if limit is not None:
+                slope = _slope_at_bound(function, of_tensor=isinstance(limit, Node))
+                bound = limit if isinstance(limit, Node) else a.graph.constant(limit)
+                is_out = _apply(at if slope == 0 else beyond, a, bound)
+                if bound.op != "constant" or math.isnan(bound.number):
+                    is_out = _apply("or", is_out, _apply("ne", bound, bound))
+                a = _apply(best, a, bound) if slope == 0.5 else _apply("where", is_out, bound, a)
+        return a
+
+    return _composed(limited)
 
 
 def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
     scaled = a * beta
-    negative = -_apply("abs", scaled)
-    soft = (_apply("maximum", scaled, 0.0) + _apply("log", _apply("exp", negative) + 1)) / beta
-    return _apply("where", _apply("gt", scaled, threshold), a, soft)
+    is_far = _apply("gt", scaled, threshold)
+    soft = _apply("log1p", _apply("exp", _apply("where", is_far, 0.0, scaled))) / beta
+    return _apply("where", is_far, a, soft)
 
 
 def _log_sigmoid(a: Node) -> Node:
-    return _apply("minimum", a, 0.0) - _apply("log", _apply("exp", -_apply("abs", a)) + 1)
+    return _apply("minimum", a, 0.0) - _apply("log1p", _apply("exp", -_apply("abs", a)))
 
 
 def _elu(a: Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Node:
-    negative = (_apply("exp", _apply("minimum", a * input_scale, 0.0)) - 1) * (alpha * scale)
-    return _apply("where", _apply("gt", a, 0.0), a * scale, negative)
+    is_positive = _apply("gt", a, 0.0)
+    negative = _apply("expm1", _apply("where", is_positive, 0.0, a) * input_scale) * (alpha * scale)
+    return _apply("where", is_positive, a * scale, negative)
 
 
 def _gelu(a: Node, approximate: str = "none") -> Node:
@@ -260,10 +277,9 @@ HANDLERS: dict[str, Handler] = {
     "square": _composed(lambda a: a * a),
     "reciprocal": _composed(lambda a: a.graph.constant(1) / a),
     "pow": _composed(_pow),
-    "clamp": _composed(_clamp),
-    "clamp_min": _composed(_clamp),
-    "clamp_max": _composed(lambda a, upper: _clamp(a, None, upper)),
-    "hardtanh": _composed(_hardtanh),
+    **dict.fromkeys(("clamp", "clamp_min"), _limited(torch.clamp)),
+    "clamp_max": lambda nodes, args, kwargs: HANDLERS["clamp"](nodes, (args[0], None, args[1]), kwargs),
+    "hardtanh": _limited(torch.nn.functional.hardtanh, -1.0, 1.0),
     "softplus": _composed(_softplus),
     "log_sigmoid_forward": _composed(_log_sigmoid),
     "elu": _composed(_elu),
@@ -271,7 +287,8 @@ HANDLERS: dict[str, Handler] = {
     "silu": _composed(lambda a: a * _apply("sigmoid", a)),
     "leaky_relu": _composed(lambda a, slope=0.01: _apply("where", _apply("gt", a, 0.0), a, a * slope)),
     **dict.fromkeys(("clone", "alias", "_to_copy", "contiguous"), _same),
-    **{name: _pointwise(name) for name in ("add", "sub", "mul", "div", "neg", "sigmoid", "tanh", "relu", "exp", "log")},
+    **{name: _pointwise(name) for name in ("add", "sub", "mul", "div", "neg", "sigmoid", "tanh", "relu")},
+    **{name: _pointwise(name) for name in ("exp", "expm1", "log", "log1p")},
     **{name: _pointwise(name) for name in ("sqrt", "rsqrt", "sin", "cos", "erf", "abs", "maximum", "minimum", "where")},
     **{name: _pointwise(name) for name in ("gt", "ge", "lt", "le", "eq", "ne")},
     **{f"logical_{name}": _pointwise(name) for name in ("and", "or", "not")},

@@ -1,6 +1,6 @@
 /* Functions of one number for printed recurrent steps; comes after kernels.h.
  *
- * exp_, sigmoid_, tanh_, log_ and in float erf_ have no branches and no calls, so that a loop over them becomes vector code. Each is
+ * exp_, expm1_, sigmoid_, tanh_, log_, log1p_ and in float erf_ have no branches and no calls, so that a loop over them becomes vector code. Each is
  * within 3 units in the last place where the result is a normal number, and keeps NaN. */
 #define sqrt_ PICK(sqrtf, sqrt)
 #define sin_ PICK(sinf, sin)
@@ -68,6 +68,12 @@ INLINE real exp_(real x) {
     return (m + 1) * power_of_two(half) * other;
 }
 
+/* exp(x) - 1, which is exact near 0 too. */
+INLINE real expm1_(real x) {
+    real whole, m = reduce(clamp(x, PICK(-87, -708), 1), &whole), power = power_of_two(whole);
+    return x > 1 ? exp_(x) - 1 : PICK(copysignf, copysign)(m * power + (power - 1), x);
+}
+
 /* 1 / (1 + exp(-x)); a result too small for a normal number is 0. */
 INLINE real sigmoid_(real x) {
     real whole, m = reduce(clamp(-x, PICK(-87, -708), PICK(89, 710)), &whole);
@@ -130,4 +136,10 @@ INLINE real log_(real x) {
     real y = power * LOG_2_HIGH + (f - (half - (s * (half + sum * z) + power * LOG_2_LOW)));
     y = x > PICK(0x1.fffffep127f, 0x1.fffffffffffffp1023) ? x : y;
     return x > 0 ? y : x == 0 ? -(real)INFINITY : (real)NAN;
+}
+
+/* log(1 + x): u = 1 + x is rounded, and log(u) x / (u - 1) corrects for it. */
+INLINE real log1p_(real x) {
+    real u = 1 + x;
+    return u == 1 ? x : log_(u) * (u > PICK(0x1p64f, 0x1p64) ? 1 : x / (u - 1));
 }

@@ -15,6 +15,7 @@ A graph never holds the same value twice: nodes that are written alike are one n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -68,14 +69,16 @@ class Graph:
     """Makes nodes; for a node that was made before, the same object."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[int, ...], int, float], Node] = {}
+        self._known: dict[tuple[str, tuple[int, ...], int, str], Node] = {}
+        self.is_exact = False
+        """Whether 0 is a number, which makes NaN of infinity, and not a sign that nothing is there."""
         self.blocks: dict[int, set[int]] = {}
         """The blocks of features into which sums and spreads divide each width; each divides the next."""
 
     def node(self, op: str, args: Iterable[Node] = (), *, width: int, number: float = 0) -> Node:
         """The node of an operation on `args`, made or known; the fields are those of `Node`."""
         args = tuple(args)
-        key = (op, tuple(arg.order for arg in args), width, number)
+        key = (op, tuple(arg.order for arg in args), width, repr(number))  # 0.0 equals -0.0
         if key not in self._known:
             self._known[key] = Node(self, op, args, width, number, len(self._known))
         return self._known[key]
@@ -89,7 +92,7 @@ class Graph:
         nodes = [arg if isinstance(arg, Node) else self.constant(arg) for arg in args]
         width = max(node.width for node in nodes)
         assert all(node.width in (1, width) for node in nodes), (op, nodes)
-        return _simpler(op, nodes, width) or self.node(op, nodes, width=width)
+        return _simpler(op, nodes, width, self.is_exact) or self.node(op, nodes, width=width)
 
     def slice(self, node: Node, start: int, width: int) -> Node:
         """Some features of a node; of a pointwise result, the result of these features of its arguments."""
@@ -158,7 +161,7 @@ class Graph:
 
     def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
         """`node` times the matrix of this number, or times its transpose; `width` is that of the result."""
-        if _is_number(node, 0):
+        if not self.is_exact and _is_number(node, 0):
             return self.constant(0, width)
         op = "product_t" if transposed else "product"
         return self.node(op, [self._of_rows(node)], width=width, number=matrix)
@@ -176,21 +179,21 @@ class Graph:
         """`node` at `width`, which it has already unless it is one number for each row, or a constant."""
         if node.op == "constant":
             return self.constant(node.number, width)
-        return node if node.width == width else self.pointwise("add", self.constant(0, width), node)
+        return node if node.width == width else self.node("add", [self.constant(-0.0, width), node], width=width)
 
 
-def _simpler(op: str, args: list[Node], width: int) -> Node | None:
+def _simpler(op: str, args: list[Node], width: int, is_exact: bool) -> Node | None:
     """The simpler form of a pointwise operation where an argument is 0 or 1; None where there is none."""
     if len(args) != 2:
         return None
     a, b = args
-    found = None
+    found, zero = None, math.nan if is_exact else 0.0
     if op == "add":
-        found = a if _is_number(b, 0) else b if _is_number(a, 0) else None
-    elif op == "sub" and _is_number(b, 0):
+        found = a if _is_number(b, zero) else b if _is_number(a, zero) else None
+    elif op == "sub" and _is_number(b, 0) and not (is_exact and math.copysign(1, b.number) < 0):
         found = a
     elif op == "mul":
-        found = a if _is_number(b, 1) or _is_number(a, 0) else b if _is_number(a, 1) or _is_number(b, 0) else None
+        found = a if _is_number(b, 1) or _is_number(a, zero) else b if _is_number(a, 1) or _is_number(b, zero) else None
     elif op == "div" and _is_number(b, 1):
         found = a
     if found is not None and found.width != width:

@@ -1,6 +1,7 @@
 """The pointwise operations that a step may be made of: each with its tensor form, its C form and its derivative.
 
-This table is all that tracing, differentiating and printing know of them: a new operation is a new row.
+This table is all that tracing, differentiating and printing know of them: a new operation is a new row. Comparisons are
+written so that NaN passes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Operation:
         return "(" not in self.c
 
 
-COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erf"})
+COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf"})
 """Operations that take longer than to read a number from memory."""
 
 
@@ -54,12 +55,11 @@ def _where(condition: Node, a: Node | float, b: Node | float) -> Node:
 
 
 def _larger(y: Node, g: Node) -> Gradients:
-    """Where both are alike, each gets half."""
+    """Where both are alike, each gets half; where one is NaN, each gets all."""
     a, b = y.args
-    shared = _where(y.graph.pointwise("eq", a, b), g * 0.5, 0.0)
-    condition = y.graph.pointwise("gt" if y.op == "maximum" else "lt", a, b)
-    other = y.graph.pointwise("lt" if y.op == "maximum" else "gt", a, b)
-    return _where(condition, g, shared), _where(other, g, shared)
+    shared = _where(y.graph.pointwise("eq", a, b), g * 0.5, g)
+    worse, better = (y.graph.pointwise(op, a, b) for op in (("lt", "gt") if y.op == "maximum" else ("gt", "lt")))
+    return _where(worse, 0.0, shared), _where(better, 0.0, shared)
 
 
 def _sign(y: Node, g: Node) -> Gradients:
@@ -85,10 +85,12 @@ OPERATIONS: dict[str, Operation] = {
     "sigmoid": Operation(torch.sigmoid, "sigmoid_({0})", lambda y, g: (g * (y * (1 - y)),)),
     "tanh": Operation(torch.tanh, "tanh_({0})", lambda y, g: (g * (1 - y * y),)),
     "relu": Operation(
-        torch.relu, "({0} > 0 ? {0} : 0)", lambda y, g: (_where(y.graph.pointwise("gt", y, 0.0), g, 0.0),)
+        torch.relu, "({0} < 0 ? 0 : {0})", lambda y, g: (_where(y.graph.pointwise("le", y, 0.0), 0.0, g),)
     ),
     "exp": Operation(torch.exp, "exp_({0})", lambda y, g: (g * y,)),
+    "expm1": Operation(torch.expm1, "expm1_({0})", lambda y, g: (g * _apply("exp", y.args[0]),)),
     "log": Operation(torch.log, "log_({0})", lambda y, g: (g / y.args[0],)),
+    "log1p": Operation(torch.log1p, "log1p_({0})", lambda y, g: (g / (y.args[0] + 1),)),
     "sqrt": Operation(torch.sqrt, "sqrt_({0})", lambda y, g: (g * 0.5 / y,)),
     "rsqrt": Operation(torch.rsqrt, "1 / sqrt_({0})", lambda y, g: (g * -0.5 * (y * y * y),)),
     "sin": Operation(torch.sin, "sin_({0})", lambda y, g: (g * _apply("cos", y.args[0]),)),
@@ -97,8 +99,8 @@ OPERATIONS: dict[str, Operation] = {
         torch.erf, "erf_({0})", lambda y, g: (g * (2 / math.sqrt(math.pi)) * _apply("exp", -(y.args[0] * y.args[0])),)
     ),
     "abs": Operation(torch.abs, "fabs_({0})", _sign),
-    "maximum": Operation(torch.maximum, "({0} >= {1} ? {0} : {1})", _larger),
-    "minimum": Operation(torch.minimum, "({0} <= {1} ? {0} : {1})", _larger),
+    "maximum": Operation(torch.maximum, "({0} > {1} || {0} != {0} ? {0} : {1})", _larger),
+    "minimum": Operation(torch.minimum, "({0} < {1} || {0} != {0} ? {0} : {1})", _larger),
     "stop": Operation(torch.clone, "{0}", _nothing),
     "copy": Operation(torch.clone, "{0}", lambda y, g: (g,)),
     "where": Operation(torch.where, "({0} ? {1} : {2})", _choice),

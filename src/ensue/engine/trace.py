@@ -146,8 +146,10 @@ def _traced(layer: Any) -> TracedStep:
     with torch.autocast(device, enabled=False), recorder:
         y, after = layer.step(x_t, map_state(lambda leaf: next(given), state))
     lowering = _Lowering(rows, named, x_t, before)
+    lowering.graph.is_exact = True
     for function, args, kwargs, results in recorder.calls:
         lowering.read(function, args, kwargs, results)
+    lowering.graph.is_exact = False
     return lowering.finished(y, after, state)
 
 

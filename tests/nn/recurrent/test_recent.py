@@ -1,5 +1,6 @@
 """Layers since 2020 against numpy: each recurrence as its paper has it, without what keeps it stable."""
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ensue.engine import executing
+from ensue.engine import Execution, executing
 from ensue.nn import LEM, LRU, MLSTM, RWKV7, SLSTM, GatedDeltaNet, MogrifierLSTM, SequenceLayer
 from ensue.nn.recurrent.gated_deltanet import GatedDeltaRule
 
@@ -235,3 +236,19 @@ def test_without_rounds_a_mogrifier_is_an_lstm() -> None:
 def test_wrong_sizes_are_refused(make: Callable[[], SequenceLayer], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
+def test_a_factor_of_all_input_gates_changes_nothing(execution: Execution) -> None:
+    """It is a factor of c and of n, from exp(-200) to exp(200)."""
+    layer, x = SLSTM(3, 4, num_heads=2), torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    with executing(execution):
+        expected, _ = layer(x)
+        for shift in (-200.0, -110.0, 120.0, 200.0):
+            other = copy.deepcopy(layer)
+            with torch.no_grad():
+                other.bias[:4] += shift
+            x.requires_grad_()
+            found, _ = other(x)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            assert torch.autograd.grad(found.sum(), x)[0].isfinite().all()

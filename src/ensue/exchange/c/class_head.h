@@ -15,7 +15,7 @@ static void add_scores(const NAME_model *model, const real *pooled, int64_t widt
         multiply(1, WIDE_HIDDEN, width, pooled, width, reals(model, AT_HIDDEN), room->hidden, WIDE_HIDDEN);
         for (int j = 0; j < D_HIDDEN; j++) {
             real a = room->hidden[j] + reals(model, AT_HIDDEN_BIAS)[j];
-            room->hidden[j] = IS_TANH ? tanh_(a) : a > 0 ? a : 0;
+            room->hidden[j] = IS_TANH ? tanh_(a) : a < 0 ? 0 : a;
         }
         pooled = room->hidden, width = D_HIDDEN;
     }
