@@ -1,5 +1,7 @@
 """Scores of generated texts against sacrebleu, rouge-score and counts by hand."""
 
+from functools import cache
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,14 +54,20 @@ def test_single_words_are_compared_by_characters_and_have_no_rouge() -> None:
     assert "rouge1" not in found
 
 
-@given(a=st.text("abc", max_size=5), b=st.text("abc", max_size=5))
-def test_edit_distance_is_the_recursion(a: str, b: str) -> None:
-    def distance(a: str, b: str) -> int:
-        if not a or not b:
-            return len(a) + len(b)
-        return min(distance(a[1:], b) + 1, distance(a, b[1:]) + 1, distance(a[1:], b[1:]) + (a[0] != b[0]))
+@given(a=st.text("abc", max_size=5), b=st.text("abc", max_size=5), times=st.sampled_from([1, 1, 14]))
+def test_edit_distance_is_the_recursion(a: str, b: str, times: int) -> None:
+    """Also where a column of the table has more bits than a word of the machine."""
+    a, b = a * times, b[::-1] * times
 
-    assert edit_distance(a, b) == distance(a, b)
+    @cache
+    def distance(i: int, j: int) -> int:
+        if not i or not j:
+            return i + j
+        return min(distance(i - 1, j) + 1, distance(i, j - 1) + 1, distance(i - 1, j - 1) + (a[i - 1] != b[j - 1]))
+
+    for i in range(len(a)):  # rows first, so that the recursion is never deep
+        distance(i, len(b))
+    assert edit_distance(a, b) == distance(len(a), len(b))
 
 
 @pytest.mark.parametrize(

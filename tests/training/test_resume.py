@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import ensue
 from ensue.errors import RecipeError, RunError
@@ -309,3 +310,54 @@ def test_resuming_nothing_without_a_recipe(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run to go on with"):
         run_tiny(None, tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
+
+
+class Counting(torch.optim.Optimizer):
+    """An optimizer of another package: a number for each parameter, and one that steps change in its group."""
+
+    def __init__(self, groups: Any, lr: float) -> None:
+        super().__init__(groups, {"lr": lr, "calls": 0, "growth": 1.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            group["calls"] += 1
+            group["growth"] *= 0.9
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    entry = self.state[parameter]
+                    entry["updates"] = entry.get("updates", 0) + 1
+                    entry["sum"] = (
+                        entry.get("sum", torch.zeros((), dtype=torch.float64)) + parameter.grad.double().sum()
+                    )
+                    scale = group["growth"] / (entry["updates"] + group["calls"] + float(entry["sum"]) ** 2)
+                    parameter.sub_(parameter.grad, alpha=group["lr"] * scale)
+
+
+OPTIMIZERS = [torch.optim.NAdam, torch.optim.ASGD, torch.optim.Adagrad, torch.optim.Adafactor, Counting]
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_run_with_any_optimizer_is_resumed(
+    kind: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(model: Any, recipe: Any, tuning: Any) -> torch.optim.Optimizer:
+        optimizer: torch.optim.Optimizer = kind(tuning.groups(recipe.weight_decay), lr=recipe.learning_rate)
+        return optimizer
+
+    monkeypatch.setattr("ensue.training.loop.build_optimizer", build)
+    recipe = tiny_recipe(text, steps=4, validations=1)
+    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt))
+    run_tiny(None, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_moments_of_another_optimizer_are_refused(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_tiny(tiny_recipe(text, steps=4, validations=1), tmp_path / "run", reporter=At(2, interrupt))
+    monkeypatch.setattr(
+        "ensue.training.loop.build_optimizer",
+        lambda model, recipe, tuning: torch.optim.Adagrad(tuning.groups(0.0), lr=recipe.learning_rate),
+    )
+    with pytest.raises(RunError, match="not of this optimizer: it keeps step, sum, not exp_avg, exp_avg_sq, step"):
+        run_tiny(None, tmp_path / "run", resume=True)

@@ -4,6 +4,8 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from ensue.recipe import TrainRecipe
 from ensue.training.optimizer import Budget, learning_rate
@@ -96,3 +98,14 @@ def test_fewer_steps_than_validations(text: Path, tmp_path: Path) -> None:
     recorder = Recorder()
     run_tiny(tiny_recipe(text, steps=2, validations=50), tmp_path / "run", reporter=recorder)
     assert [v.step for v in recorder.validations] == [1, 2]
+
+
+@pytest.mark.parametrize("schedule", ["linear", "inverse-sqrt"])
+def test_a_single_step_trains(schedule: str, text: Path, tmp_path: Path) -> None:
+    """A warm-up begins with the rate 0, and would end there."""
+    weights = {}
+    for rate in (0.01, 1e-9):
+        out = tmp_path / f"{rate}"
+        assert run_tiny(tiny_recipe(text, steps=1, learning_rate=rate, schedule=schedule), out).step == 1
+        weights[rate] = load_file(out / "model.safetensors")
+    assert not any(torch.equal(moved, weights[1e-9][name]) for name, moved in weights[0.01].items())

@@ -178,13 +178,26 @@ def nearest_edits(tokens: Sequence[str], references: Iterable[Sequence[str]]) ->
 
 
 def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """The least number of insertions, deletions and substitutions that make `b` of `a` (Levenshtein 1966)."""
-    row = list(range(len(b) + 1))
-    for i, left in enumerate(a, start=1):
-        diagonal, row[0] = row[0], i
-        for j, right in enumerate(b, start=1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (left != right))
-    return row[-1]
+    """The least number of insertions, deletions and substitutions that make `b` of `a` (Levenshtein 1966).
+
+    A column of the table of distances is two integers whose bit i says whether it rises or falls behind `a[i]` (Myers
+    1999; Hyyrö 2003).
+    """
+    places: dict[Any, int] = {}
+    for i, symbol in enumerate(a):
+        places[symbol] = places.get(symbol, 0) | 1 << i
+    full, last = (1 << len(a)) - 1, 1 << len(a) >> 1
+    rises, falls, distance = full, 0, len(a)
+    if not a:
+        return len(b)
+    for symbol in b:
+        equal = places.get(symbol, 0)
+        zero = (((equal & rises) + rises) ^ rises) | equal | falls
+        up, down = falls | ~(zero | rises) & full, rises & zero
+        distance += bool(up & last) - bool(down & last)
+        up, down = (up << 1 | 1) & full, down << 1 & full
+        rises, falls = down | ~(zero | up) & full, up & zero
+    return distance
 
 
 def _units(text: str, has_words: bool) -> list[str]:

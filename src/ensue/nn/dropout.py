@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.draws import dropped
-from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper
+from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper, step_of, with_weights
 from ensue.types import State
 
 
@@ -83,10 +82,11 @@ class WeightDrop(Wrapper):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if not self.training or self.p == 0:
             y, state = self.layer(x, state, mask=mask)
-        else:
-            dropped = {name: F.dropout(self._weight(name), self.p) for name in self.dropped}
-            y, state = torch.func.functional_call(self.layer, dropped, (x, state), {"mask": mask})
-        return y, state
+            return y, state
+        return with_weights(self.layer, self._dropped, x, state, mask)
+
+    def _dropped(self) -> dict[str, Tensor]:
+        return {name: F.dropout(self._weight(name), self.p) for name in self.dropped}
 
     def _weight(self, name: str) -> Tensor:
         try:
@@ -96,7 +96,7 @@ class WeightDrop(Wrapper):
             raise ValueError(f"WeightDrop: {name} of {self.layer!r} is no parameter any more: {reason}") from None
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        return self.layer.step(x_t, state)
+        return step_of(self.layer, x_t, state) if self.training else self.layer.step(x_t, state)
 
     def extra_repr(self) -> str:
         return f"{self.layer!r}, p={self.p}"

@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import torch
@@ -167,6 +169,27 @@ class Pointwise(Parallel):
 
     def extra_repr(self) -> str:
         return f"{self.module!r}, {super().extra_repr()}"
+
+
+_replacing = RLock()
+"""Held while weights of a layer are replaced for a call, and while a layer whose weights may be replaced is read."""
+
+
+def with_weights(
+    layer: SequenceLayer, weights: Callable[[], dict[str, Tensor]], x: Tensor, state: State, mask: Tensor | None
+) -> tuple[Tensor, State]:
+    """The layer's `forward` with these weights in place of its own. Threads that share the layer wait for each other,
+    also to read the weights that `weights` needs.
+    """
+    with _replacing:
+        y, after = torch.func.functional_call(layer, weights(), (x, state), {"mask": mask})
+    return y, after
+
+
+def step_of(layer: SequenceLayer, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+    """The `step` of a layer whose weights another thread may have replaced."""
+    with _replacing:
+        return layer.step(x_t, state)
 
 
 def blank(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,11 +29,8 @@ AVERAGE = "average.safetensors"
 """The file of the averaged weights, in runs that average them."""
 BEST = "best.safetensors"
 """The file of the best weights so far. There is none before the first validation."""
-_ADAM = {"step", "exp_avg", "exp_avg_sq"}
-MOMENTS = {"AdamW": [_ADAM], "SGD": [{"momentum_buffer"}], "Muon": [_ADAM, {"step", "momentum_buffer"}]}
-"""The tensors that an optimizer keeps for a parameter, one of these sets. Each is a number, or has the parameter's
-shape.
-"""
+SET_BY_RUN = {"params", "lr", "weight_decay", "decay", "scale", "partly"}
+"""What the run sets in an optimizer's groups before each step."""
 
 
 def save_checkpoint(
@@ -118,11 +116,11 @@ def load_checkpoint(
     weights, moments, carried = (
         manifest.check(name) for name in ("model.safetensors", "optimizer.safetensors", "state.safetensors")
     )
+    _load_moments(optimizer, read_tensors(moments), moments)
     load_parameters(model, read_tensors(weights), weights)
     if average is not None:
         averaged = manifest.check(AVERAGE)
         load_parameters(average, read_tensors(averaged), averaged)
-    _load_moments(optimizer, read_tensors(moments), moments)
     return _carried(read_tensors(carried), initial_state, carried), progress
 
 
@@ -153,41 +151,79 @@ def _remove(checkpoint: Path) -> None:
 
 
 def _moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's tensors by parameter number and name."""
-    state = optimizer.state_dict()["state"]
+    """The optimizer's tensors and numbers by parameter number and name, and the numbers of groups that steps change."""
+    content = optimizer.state_dict()
+    entries = {str(index): entry for index, entry in content["state"].items()}
+    for number, group in enumerate(content["param_groups"]):
+        numbers = {name: group[name] for name in group.keys() - SET_BY_RUN if isinstance(group[name], int | float)}
+        entries[f"group-{number}"] = {name: x for name, x in numbers.items() if x != optimizer.defaults.get(name)}
     return {
-        f"{index}.{name}": value
-        for index, entry in state.items()
+        f"{place}.{name}": value if isinstance(value, Tensor) else _number(value, name)
+        for place, entry in entries.items()
         for name, value in entry.items()
-        if isinstance(value, Tensor)
+        if value is not None
     }
 
 
+def _number(value: object, name: str) -> Tensor:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} of an optimizer: expected a tensor or a number, found {value!r}")
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+
+
 def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
-    """Loads the tensors that the optimizer keeps for each parameter; a parameter without updates has none."""
+    """Loads what the optimizer keeps for each parameter; a parameter without updates has nothing.
+
+    Which names, shapes and types these are is seen from a step with the rate and gradients zero.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
+    saved: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        index, _, name = key.partition(".")
-        if not (index.isdecimal() and int(index) < len(parameters)):
+        place, _, name = key.partition(".")
+        if not (place.isdecimal() and int(place) < len(parameters)) and place not in _groups(optimizer):
             raise DamagedError(f"{path}: not of this model: it has {key}, the model {len(parameters)} parameters")
-        shape, dtype = parameters[int(index)].shape, parameters[int(index)].dtype
-        if value.dtype != dtype:
-            raise DamagedError(f"{path}: not of this model: {key} should be in {dtype}, is in {value.dtype}")
-        if value.shape not in ((), shape) or (value.dim() == 0) != (name == "step" or not shape):
-            raise DamagedError(f"{path}: not of this model: {key} should be {tuple(shape)}, is {tuple(value.shape)}")
-        state.setdefault(int(index), {})[name] = value if name == "step" else _local_part(value, parameters[int(index)])
-    expected = MOMENTS[type(optimizer).__name__]
-    if wrong := next((found for found in state.values() if found.keys() not in expected), None):
-        raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected[-1])}, not {_list(wrong)}")
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        saved.setdefault(place, {})[name] = value
+    _take_empty_step(optimizer, [parameters[int(place)] for place in saved if place.isdecimal()])
+    for place, found in saved.items():
+        if place in (groups := _groups(optimizer)):
+            groups[place] |= {name: value.item() for name, value in found.items()}
+            continue
+        entry = optimizer.state[parameters[int(place)]]
+        expected = {name for name, value in entry.items() if value is not None}
+        if found.keys() != expected:
+            raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected)}, not {_list(found)}")
+        for name, value in found.items():
+            entry[name] = _filled(entry[name], value, path, f"{place}.{name}")
 
 
-def _local_part(whole: Tensor, parameter: Tensor) -> Tensor:
-    """The part of a tensor that this process holds, as of a parameter."""
-    held = torch.empty_like(parameter, requires_grad=False)
-    ranks().take(held, whole)
-    return held
+def _groups(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
+    return {f"group-{number}": group for number, group in enumerate(optimizer.param_groups)}
+
+
+def _take_empty_step(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
+    """Let the optimizer make what it keeps for these parameters, whose values are loaded afterwards."""
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    if parameters:
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _filled(place: Any, value: Tensor, path: Path, key: str) -> Any:
+    """`place`, a tensor or number of an optimizer, with the saved value."""
+    if not isinstance(place, Tensor):
+        return type(place)(value.item())
+    if value.dtype != place.dtype:
+        raise DamagedError(f"{path}: not of this model: {key} should be in {place.dtype}, is in {value.dtype}")
+    if value.shape != place.shape:
+        raise DamagedError(f"{path}: not of this model: {key} should be {tuple(place.shape)}, is {tuple(value.shape)}")
+    if is_in_parts(place):
+        ranks().take(place, value)
+    else:
+        place.copy_(value)
+    return place
 
 
 def _carried(saved: dict[str, Tensor], initial_state: State, path: Path) -> State:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -76,11 +78,16 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def computing(way: Way) -> Iterator[None]:
-    """Sets threads and kernels for the duration of a `with` block. (`autocast` sets the precision.)"""
-    bound_kept_products()
-    with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():
-        yield
+def computing(way: Way, device: str = "cpu") -> Iterator[None]:
+    """Sets threads and kernels for the duration of a `with` block. (`autocast` sets the precision.)
+
+    Afterwards the process is as before: these settings, torch's generators, the environment and the filters of
+    warnings, whatever happens inside of the block.
+    """
+    with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):
+        bound_kept_products()
+        with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():
+            yield
 
 
 def bound_kept_products() -> None:
@@ -94,10 +101,29 @@ def bound_kept_products() -> None:
 
 
 @contextmanager
+def environment_restored() -> Iterator[None]:
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+
+
+def generators_restored(device: torch.device) -> AbstractContextManager[None]:
+    """Restores torch's global generators of the CPU and of `device`, which a step seeds."""
+    if device.type == "cpu":
+        return torch.random.fork_rng(devices=[])
+    index = torch.get_device_module(device).current_device() if device.index is None else device.index
+    return torch.random.fork_rng(devices=[index], device_type=device.type)
+
+
+@contextmanager
 def _changed(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
     """A setting of the process that has this value inside of a block, and the one before behind it."""
-    change(value)
     try:
+        change(value)
         yield
     finally:
         change(before)
@@ -108,14 +134,33 @@ def threads_set(threads: int) -> AbstractContextManager[None]:
 
 
 def denormals_flushed() -> AbstractContextManager[None]:
-    """Numbers too small to be normal, such as tails of a large softmax, count as zero, since processors are slow with
-    them.
+    """Flush denormal numbers, such as tails of a large softmax, to zero: processors are slow with them.
+
+    numpy makes its tables of float types at their first use and would find no denormal numbers in the block.
     """
-    return _changed(torch.set_flush_denormal, True, False)
+    for name in (np.float16, np.float32, np.float64, np.longdouble):
+        np.finfo(name)
+    return _changed(torch.set_flush_denormal, True, flushes_denormals())
+
+
+def flushes_denormals() -> bool:
+    """Whether this thread computes with zero in place of denormal numbers; torch has no getter."""
+    return not (torch.tensor(1e-40) * 1).item()
 
 
 def products_set(products: Products) -> AbstractContextManager[None]:
-    return _changed(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
+    """Set the kernels of float32 products.
+
+    `torch.set_float32_matmul_precision` cannot be undone, and its getter fails in a process that sets backends.
+    """
+    backends: tuple[Any, ...] = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
+    before = tuple(backend.fp32_precision for backend in backends)
+
+    def change(values: tuple[str, ...]) -> None:
+        for backend, value in zip(backends, values, strict=True):
+            backend.fp32_precision = value
+
+    return _changed(change, ("ieee", "ieee") if products == "highest" else ("bf16", "tf32"), before)
 
 
 def kernel_set(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:

@@ -124,7 +124,8 @@ class Trainer:
         """One optimizer step."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        rate = learning_rate(self.recipe, share)
+        only = self.budget.steps == 1  # a warm-up begins with the rate 0, and would end with nothing trained
+        rate = learning_rate(self.recipe, self.recipe.warmup if only else share)
         self.tuning.begin_step(self.optimizer, rate, share)
         batch = self.task.unread(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)

@@ -105,7 +105,7 @@ def _trained(
         with (
             run.lock() if is_first else nullcontext(),
             disk_errors_told(run.path, lambda: _full(run)),
-            computing(runtime),
+            computing(runtime, runtime.device),
             _interrupt_flag() as interrupted,
         ):
             if fresh and is_first:

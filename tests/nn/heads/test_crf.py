@@ -159,3 +159,17 @@ def test_what_is_saved_are_the_scores() -> None:
 def test_legality_of_another_number_of_tags() -> None:
     with pytest.raises(ValueError, match="legal has 3 tags, the CRF 4"):
         LinearChainCRF(4, legal=LEGAL)
+
+
+def test_the_loss_of_an_illegal_path_has_a_bound() -> None:
+    """However far training goes; the loss of a legal path does not depend on whether others are legal."""
+    crf, tags = LinearChainCRF(3, legal=LEGAL), torch.tensor([[2, 1, 0, 2], [0, 1, 0, 1], [0, 2, 0, 0]])
+    emissions = torch.nn.Parameter(torch.zeros(3, 4, 3))
+    optimizer = torch.optim.AdamW([emissions, *crf.parameters()], lr=0.5)
+    for _ in range(60):
+        nats = crf.nats(emissions, tags)
+        assert nats.min() >= 0
+        optimizer.zero_grad()
+        nats.sum().backward()
+        optimizer.step()
+    assert nats.max() < 0.1

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, linear_cross_entropy
+from ensue.nn.heads.linear_cross_entropy import WordSample
+from ensue.nn.heads.softmax import LARGE_VOCABULARY
 
 N, D, V = 150, 5, 11
 module = importlib.import_module("ensue.nn.heads.linear_cross_entropy")  # the package's attribute is the function
@@ -169,3 +172,21 @@ def test_a_tied_head_trains_the_embedding() -> None:
     head.total_nats(torch.randn(3, 4), torch.tensor([1, 2, 3])).backward()
     assert embedding.weight.grad is not None
     assert embedding.weight.grad.any()
+
+
+@pytest.mark.parametrize("words", [10, LARGE_VOCABULARY])
+@pytest.mark.parametrize("target", [-100, -1, None])
+@pytest.mark.parametrize("use", ["nats", "total_nats", "sampled", "linear_cross_entropy"])
+def test_a_target_that_is_no_word_is_refused(use: str, target: int | None, words: int) -> None:
+    """At each size, in each function, in one line."""
+    head, h = SoftmaxHead(4, words), torch.randn(3, 4)
+    targets = torch.tensor([0, words if target is None else target, 1])
+    sample = WordSample(torch.arange(4), torch.zeros(4))
+    calls: dict[str, Callable[[], object]] = {
+        "nats": lambda: head.nats(h, targets),
+        "total_nats": lambda: head.total_nats(h, targets),
+        "sampled": lambda: head.total_nats(h, targets, sample=sample),
+        "linear_cross_entropy": lambda: linear_cross_entropy(h, head.weight, head.bias, targets),
+    }
+    with pytest.raises(ValueError, match=f"targets should be from 0 to {words - 1}, found {targets[1]}$"):
+        calls[use]()

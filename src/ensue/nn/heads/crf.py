@@ -89,10 +89,16 @@ class LinearChainCRF(nn.Module):
     ) -> Float[Tensor, " B"]:
         """`log Z - score`, the loss of each row in nats.
 
-        For a legal path this is -log P(tags). For an illegal path it is finite too, so that training on data that break
-        their scheme can go on: illegal paths are left out of Z, not of the score.
+        For a legal path this is -log P(tags). Data may break their scheme: where `tags` is illegal, Z has this path
+        beside the legal ones. So no loss is negative.
         """
-        return self.log_partition(emissions, mask) - self.score(emissions, tags, mask)
+        total, own = self.log_partition(emissions, mask), self.score(emissions, tags, mask)
+        if self.legal is None:
+            return total - own
+        with torch.no_grad():
+            start, pairs, end = (part.where(part == -torch.inf, 0.0) for part in self.chain())
+            is_legal = score(torch.zeros_like(emissions), tags, start, pairs, end, mask) == 0
+        return torch.where(is_legal, total, torch.logaddexp(total, own)) - own
 
     def expected_nats(
         self, emissions: Float[Tensor, "B T K"], shares: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None

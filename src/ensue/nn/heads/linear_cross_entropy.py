@@ -53,7 +53,7 @@ def linear_cross_entropy(
     expect("linear_cross_entropy", "weight", weight, ("words", "features"))
     expect("linear_cross_entropy", "h", h, ("rows", weight.shape[1]), weight.dtype, like=weight)
     expect("linear_cross_entropy", "bias", bias, (weight.shape[0],), weight.dtype, like=weight)
-    expect("linear_cross_entropy", "targets", targets, (h.shape[0],), torch.int64, like=weight)
+    expect_targets("linear_cross_entropy", targets, (h.shape[0],), weight, len(weight))
     device = h.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     if not torch.is_grad_enabled():
@@ -62,6 +62,19 @@ def linear_cross_entropy(
         return _plain(h, weight, bias, targets, label_smoothing)
     total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype, label_smoothing)  # type: ignore[no-untyped-call]
     return total
+
+
+def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, words: int) -> None:
+    """Raises `ValueError` for targets of another shape or without a word: torch ignores -100 in some functions alone.
+
+    The numbers are checked on a CPU. A GPU would wait for the answer, and has assertions.
+    """
+    expect(where, "targets", targets, shape, torch.int64, like=like)
+    if targets.device.type != "cpu" or is_transformed() or targets.numel() == 0:
+        return
+    least, most = map(int, targets.aminmax())
+    if least < 0 or most >= words:
+        raise ValueError(f"{where}: targets should be from 0 to {words - 1}, found {least if least < 0 else most}")
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -195,7 +208,7 @@ def sampled_cross_entropy(
     expect(name, "weight", weight, ("words", "features"))
     expect(name, "h", h, ("rows", weight.shape[1]), weight.dtype, like=weight)
     expect(name, "bias", bias, (weight.shape[0],), weight.dtype, like=weight)
-    expect(name, "targets", targets, (h.shape[0],), torch.int64, like=weight)
+    expect_targets(name, targets, (h.shape[0],), weight, len(weight))
     expect(name, "sample.ids", sample.ids, ("words",), torch.int64, like=weight)
     expect(name, "sample.log_expected", sample.log_expected, sample.ids.shape, like=weight)
     words, n = torch.cat((targets, sample.ids)), len(h)

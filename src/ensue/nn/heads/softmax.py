@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
 from ensue.nn.border import expect, expect_features, weight_of
 from ensue.nn.embeddings import TokenEmbedding
-from ensue.nn.heads.linear_cross_entropy import WordSample, linear_cross_entropy, sampled_cross_entropy
+from ensue.nn.heads.linear_cross_entropy import WordSample, expect_targets, linear_cross_entropy, sampled_cross_entropy
 
 LARGE_VOCABULARY = 1024
 """From this size on, the chunked loss is faster than the plain one (LOG.md)."""
@@ -53,7 +53,7 @@ class SoftmaxHead(nn.Module):
     def _expect(self, name: str, h: Tensor, targets: Tensor) -> None:
         where = f"{type(self).__name__}.{name}"
         expect_features(where, "h", h, self.d_in, self.bias)
-        expect(where, "targets", targets, h.shape[:-1], torch.int64, like=h)
+        expect_targets(where, targets, h.shape[:-1], h, self.vocabulary_size)
 
     def total_nats(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -13,14 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.engine import folds, may_compile
-from ensue.nn.layer import Recurrent, blank
+from ensue.nn.layer import Recurrent, blank, with_weights
 from ensue.nn.recurrent.clockwork_turns import ClockworkTurns, functions, turns_of
 from ensue.nn.recurrent.elman import ElmanState
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State
-
-_lending = Lock()
-"""Held while the weights of `ClockworkUnits` are replaced for a call."""
 
 
 class ClockworkState(NamedTuple):
@@ -123,10 +119,8 @@ class Clockwork(Recurrent):
         clocks = clock.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
         works = clocks.unsqueeze(-1) % self.period == 0
         u = torch.cat((F.linear(x, self.weight_input, self.bias), works.to(x.dtype)), dim=-1)
-        weights = {"weight_hidden": self.weight_hidden * self.is_heard}
-        with _lending:  # another thread's weights are restored first
-            y, after = torch.func.functional_call(self.lent[0], weights, (u, ElmanState(h)), {"mask": mask})
-        return y, after
+        U = self.weight_hidden * self.is_heard
+        return with_weights(self.lent[0], lambda: {"weight_hidden": U}, u, ElmanState(h), mask)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, periods={self.periods}"

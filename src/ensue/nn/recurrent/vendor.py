@@ -18,10 +18,6 @@ from ensue.engine import has_bfloat16
 from ensue.nn.layer import blank
 from ensue.types import hold
 
-# Weights are separate tensors, since WeightDrop replaces them for a call. cuDNN copies them into one piece at each call
-# and warns each time; the copy takes little time beside the product.
-warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
-
 HOLD = 1e4
 """A pre-activation at which a gate is exactly 1, or with a minus sign 0, in every precision."""
 
@@ -53,6 +49,18 @@ def run_kernel(
 
 def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None) -> Run:
     """All rows at once. On a CPU, torch's kernel for packed rows is slower than padding (LOG.md)."""
+    if x.device.type == "cuda":
+        # Weights are separate tensors, since WeightDrop replaces them for a call. cuDNN copies them into one piece at
+        # each call and warns each time; the copy takes little time beside the product.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+            return _run_rows(kernel, x, state, weights, mask)
+    return _run_rows(kernel, x, state, weights, mask)
+
+
+def _run_rows(
+    kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
+) -> Run:
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights)
     run_ragged = _run_padded if x.device.type == "cpu" else _run_packed
