@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import ensue
+from ensue import errors
 from ensue.recipe import read_recipe
 from ensue.tasks import TASKS
 from ensue.text.characters import CharacterTokenizer
@@ -107,6 +108,25 @@ def test_a_model_in_use_with_vectors_is_copied(folder: Path) -> None:
         assert again.lacking() == model.lacking()
         assert again.predict(texts) == model.predict(texts)
         assert pickled(again.predict(texts)) == model.predict(texts)
+
+
+@pytest.mark.parametrize("name", ["tag-vectors", "classify-lstm", "char-lstm"])
+def test_what_a_model_gives_is_copied(name: str, folder: Path) -> None:
+    """Answers, scores and pages are sent back from a process."""
+    unpacked(name, folder)
+    model: Any = ensue.load(name)
+    page = model.inspect("The sea was calm.")
+    assert pickled(page)._repr_html_() == page._repr_html_()
+    scores = model.evaluate(
+        "small.txt" if name == "char-lstm" else "names.txt" if name == "tag-vectors" else "reviews.tsv"
+    )
+    assert pickled(scores).as_json() == scores.as_json()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
+def test_errors_come_back_from_a_process(kind: type) -> None:
+    if issubclass(kind, Exception):
+        assert str(pickled(kind("a message"))) == "a message"
 
 
 def test_a_cutter_before_a_tagger_is_copied(folder: Path) -> None:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 LONGEST = 5000
 """The most characters of a message. A path can have 4,096; other arguments can have any number."""
@@ -46,10 +45,10 @@ class DataError(EnsueError):
         path: str | Path | None = None,
         line: int | None = None,
         *,
-        options: Mapping[str, str] = MappingProxyType({}),
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self.place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
-        self.message, self.options = message, options
+        self.message, self.options = message, options or {}
         super().__init__(self.place + message)
 
     def with_options(self) -> DataError:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from markupsafe import Markup
@@ -44,7 +43,7 @@ class Section(NamedTuple):
     heading: str
     template: str
     numbers: Mapping[str, Any]
-    pictures: Mapping[str, Mapping[str, Grid | Lines]] = MappingProxyType({})
+    pictures: Mapping[str, Mapping[str, Grid | Lines]] = {}
 
     @property
     def content(self) -> Markup:
