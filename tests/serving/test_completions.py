@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -206,7 +207,7 @@ def test_requests_of_a_session_are_undone(sea: Client) -> None:
 
 
 def test_a_session_remembers_eight_requests() -> None:
-    sessions, states = Sessions(2, 60, depth=8), [cast("SessionState", n) for n in range(12)]
+    sessions, states = Sessions(2, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(12)]
     for state in states:
         sessions.begin("a")
         sessions.end("a", state)
@@ -225,7 +226,7 @@ def test_a_session_remembers_eight_requests() -> None:
 
 
 def test_a_session_that_goes_while_a_request_goes_on_with_it_can_still_undo_it() -> None:
-    sessions, states = Sessions(1, 60, depth=8), [cast("SessionState", n) for n in range(2)]
+    sessions, states = Sessions(1, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(2)]
     for name, state in (("a", states[0]), ("b", states[1])):
         sessions.begin("a")
         if name == "b":  # takes the only place

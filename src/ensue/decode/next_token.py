@@ -67,8 +67,9 @@ def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) ->
     values, ids = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = values.softmax(-1, dtype=widest(values.device))
     before = probabilities.cumsum(-1) - probabilities
-    before[..., 0] = 0.0  # rounding must not cut the first
-    return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(before >= p, -math.inf))
+    is_cut = before >= p
+    is_cut[..., 0] = False  # neither rounding nor a p that rounds to 0 may cut the first
+    return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(is_cut, -math.inf))
 
 
 def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:

@@ -73,6 +73,8 @@ class Limits:
     session_seconds: float = 3600.0
     session_undo: int = 8
     """The latest requests of a session that can be undone."""
+    session_bytes: int = 1 << 28
+    """The memory of the sessions of a model; each state of one that adapts may have a copy of all weights."""
     headers_seconds: float = 10.0
     """From the first byte of a connection, or the last answer, to the end of the headers."""
     body_seconds: float = 30.0

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.decode.lanes import Lanes
 from ensue.engine import CachedWeights
 from ensue.models.modules import device_of, evaluating
 from ensue.serving.metrics import Metrics
-from ensue.serving.row import Chooser, Row, SessionState, logprobs_of
+from ensue.serving.row import Chooser, Logprob, Row, SessionState, logprobs_of
 from ensue.serving.writing import Prompt, Writing
 from ensue.types import State
 
@@ -43,6 +44,7 @@ class Loop:
         self.metrics, self.name, self.report = metrics, name, report
         metrics.live(name, 0)
         self.context: int | None = getattr(model, "context", None)
+        self.reads_alone = getattr(model, "reads_alone", False)
         self._new: deque[Writing] = deque()
         self._reading: deque[Writing] = deque()
         """Requests with prompts to read, and with rows that wait for room; each takes its turn."""
@@ -117,7 +119,7 @@ class Loop:
         left, full = PIECE, []
         while self._reading and left > 0:
             writing = self._reading.popleft()
-            if writing.has_left:
+            if writing.is_over:
                 continue
             prompt = writing.unread[0]
             is_long = len(prompt.ids) > PIECE
@@ -125,12 +127,16 @@ class Loop:
                 full.append(writing)
                 continue
             start = time.perf_counter()
-            left -= self._read_piece(prompt)
+            try:
+                left -= self._read_piece(prompt)
+                if prompt.is_read:
+                    writing.unread.popleft()
+                    self._begin(prompt)
+            except Exception as error:
+                self._end(writing, error)
+                continue
             if is_long:
                 self._owed = 3 * (time.perf_counter() - start)
-            if prompt.is_read:
-                writing.unread.popleft()
-                self._begin(prompt)
             if writing.unread:
                 self._reading.append(writing)  # others come first, so that a long one does not hold them up
         self._reading.extend(full)
@@ -138,6 +144,9 @@ class Loop:
     def _may_read(self, writing: Writing) -> bool:
         """Whether there will be room for a row: of any writing, or at least for one of each."""
         has_none = not writing.ready and all(one is not writing for _, one in self._live)
+        if has_none and self.reads_alone and not writing.unread[0].read:  # a row may hold a copy of all weights
+            begun = sum(one.unread[0].read > 0 for one in self._reading)
+            return begun + len({*self._waiting, *(one for _, one in self._live)}) < self.most
         return has_none or len(self._live) + self._num_ready < self.most
 
     def _read_piece(self, prompt: Prompt) -> int:
@@ -158,7 +167,7 @@ class Loop:
     def _begin(self, prompt: Prompt) -> None:
         """The rows of a prompt that is read wait for room."""
         state = self.model.init_state(1) if prompt.state is None else prompt.state
-        if getattr(self.model, "reads_alone", False):
+        if self.reads_alone:
             state = self.model.settled(state, torch.from_numpy(prompt.ids[-1:]).to(device_of(self.model)))
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
@@ -177,7 +186,7 @@ class Loop:
         """Rows leave that have ended, are full or are not wanted any more; others enter."""
         staying: list[int] = []
         for place, (row, writing) in enumerate(self._live):
-            if row.finish is not None or writing.has_left:
+            if row.finish is not None or writing.is_over:
                 continue
             if self.context is not None and len(row.ids) > self.context:
                 self._read_again(row, writing)
@@ -195,7 +204,7 @@ class Loop:
         others write, the long ones have no more than an eighth: their rows beyond leave `staying`, and wait with their
         states.
         """
-        self._waiting = deque(writing for writing in self._waiting if not writing.has_left)
+        self._waiting = deque(writing for writing in self._waiting if not writing.is_over)
         counts = Counter(self._live[place][1] for place in staying)
         writings = {*counts, *self._waiting}
         bounded = {writing for writing in writings if writing.is_long}
@@ -233,23 +242,61 @@ class Loop:
 
     def _step(self) -> None:
         start = time.perf_counter()
-        logits = self._lanes.step([row.last for row, _ in self._live])
-        ids = self._chooser.choose(logits)
-        logprobs = self._chooser.logprobs(logits, ids)
-        self._chooser.count(ids, logits.shape[1])
+        logits = self._logits()
+        if logits is None:
+            return
+        try:
+            ids, logprobs = self._chooser.next(logits)
+        except Exception:  # of one row; each of the others gets what it would have got
+            ids, logprobs = self._next_of_each(logits)
         for place, (row, writing) in enumerate(self._live):
+            if writing.is_over:
+                continue
             writing.tokens += 1
             found = logprobs.get(place)
-            row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
-            if self.context is not None:
-                row.ids = np.append(row.ids, ids[place])
-            if row.finish is not None:
-                self._finish(row, writing, partial(self._lanes.state_of, place))
-            else:
-                writing.tell()
+            try:
+                row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
+                if self.context is not None:
+                    row.ids = np.append(row.ids, ids[place])
+                if row.finish is not None:
+                    self._finish(row, writing, partial(self._lanes.state_of, place))
+                else:
+                    writing.tell()
+            except Exception as error:
+                self._end(writing, error)
         took = time.perf_counter() - start
         self._owed -= took
         self.metrics.stepped(self.name, len(ids), took)
+
+    def _logits(self) -> Tensor | None:
+        """The scores after one more token in each row. If that fails, the requests end whose rows fail alone, and there
+        are none until the next turn.
+        """
+        try:
+            return self._lanes.step([row.last for row, _ in self._live])
+        except Exception as error:
+            live = self._live
+            for place, (row, writing) in enumerate(live):
+                alone = Lanes(self.model)
+                try:
+                    alone.change([], [self._lanes.state_of(place)])
+                    alone.step([row.last])
+                except Exception as its_error:
+                    self._end(writing, its_error)
+            if not any(writing.is_over for _, writing in live):
+                raise error from None
+            return None
+
+    def _next_of_each(self, logits: Tensor) -> tuple[list[int], dict[int, Logprob]]:
+        """What `Chooser.next` returns, with 0 for the rows for which it fails; their requests end."""
+        ids, logprobs = [0] * len(self._live), dict[int, Logprob]()
+        for place, (row, writing) in enumerate(self._live):
+            try:
+                (ids[place],), found = Chooser([row], logits.device).next(logits[place, None])
+                logprobs.update((place, one) for one in found.values())
+            except Exception as error:
+                self._end(writing, error)
+        return ids, logprobs
 
     def _finish(self, row: Row, writing: Writing, state: Callable[[], State]) -> None:
         if writing.has_session:
@@ -258,6 +305,11 @@ class Loop:
         writing.left -= 1
         writing.tell()
 
+    def _end(self, writing: Writing, error: Exception) -> None:
+        """A request ends with an error; the others go on."""
+        self.report(error)
+        writing.fail(error)
+
     def _fail(self, error: Exception) -> None:
         """Every writing that is begun ends with an error; what was computed is dropped."""
         writings = {*self._reading, *self._waiting, *(writing for _, writing in self._live)}
@@ -265,5 +317,4 @@ class Loop:
         self._waiting.clear()
         self._reading.clear()
         for writing in writings:
-            writing.error = error
-            writing.tell()
+            writing.fail(error)

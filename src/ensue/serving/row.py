@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ensue.decode.next_token import drawn, filtered, keep_top_p
 from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 from ensue.serving.api import CompletionRequest
+from ensue.serving.limits import STOPS
 from ensue.text.tokenizer import Decoder
 from ensue.types import State, widest
 
@@ -57,6 +59,7 @@ class Row:
         self.sampling, self.bias = request.sampling, bias
         self.needs_logprobs = request.logprobs is not None or request.num_rows > request.n
         self._numbers = _uniform(request.seed % (1 << 63), index)
+        self._number: float | None = None
         self._decoder, self._stops, self._offset = decoder, Stops(request.stops), offset
         self.begin, self.taken = offset, 0
         """The place in the text where the first token begins, and the characters that the request has taken."""
@@ -83,13 +86,15 @@ class Row:
         return self.log_p / max(1, self.written)
 
     def draw(self) -> float:
-        """The next random number, in (0, 1]. It does not depend on other rows."""
-        return next(self._numbers)
+        """Return the random number of the next token, in (0, 1]. It does not depend on other rows."""
+        if self._number is None:
+            self._number = next(self._numbers)
+        return self._number
 
     def take(self, id: int, log_p: float | None = None, top: tuple[tuple[int, float], ...] | None = None) -> None:
         """The next token."""
         piece = self._decoder.feed(id)
-        self.last = id
+        self.last, self._number = id, None
         self.written += 1
         self.left -= 1
         if log_p is not None:
@@ -142,20 +147,26 @@ class Stops:
     """Of several stop strings in a text that one counts which is complete first, however the text is cut in pieces."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.stops, self._held = tuple(stops), ""
+        self._patterns = [(stop, _borders(stop)) for stop in stops]
+        self._matched, self._held = [0] * len(stops), ""
+        """The characters of each stop string that the text ends with, and the longest such end."""
 
     def feed(self, piece: str) -> tuple[str, bool]:
         """The text that is final after one more piece, and whether the text has ended."""
-        if not self.stops:
+        if not self._patterns:
             return piece, False
-        text = self._held + piece
-        found = [(place + len(stop), place) for stop in self.stops if (place := text.find(stop)) >= 0]
-        if found:
-            self._held = ""
-            return text[: min(found)[1]], True
-        kept = max(_overlap(text, stop) for stop in self.stops)
-        self._held = text[len(text) - kept :]
-        return text[: len(text) - kept], False
+        for end, character in enumerate(piece, len(self._held) + 1):
+            matched = zip(self._patterns, self._matched, strict=True)
+            self._matched = [_next_match(stop, borders, size, character) for (stop, borders), size in matched]
+            complete = [
+                size for size, (stop, _) in zip(self._matched, self._patterns, strict=True) if size == len(stop)
+            ]
+            if complete:
+                text, self._held = self._held + piece, ""
+                return text[: end - max(complete)], True
+        text, num_held = self._held + piece, max(self._matched)
+        self._held = text[len(text) - num_held :]
+        return text[: len(text) - num_held], False
 
     def flush(self) -> str:
         """The text held back, at the end of a text in which no stop string came."""
@@ -163,10 +174,20 @@ class Stops:
         return text
 
 
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of `text` with which `stop` begins."""
-    most = min(len(text), len(stop) - 1)
-    return next((size for size in range(most, 0, -1) if stop.startswith(text[len(text) - size :])), 0)
+@lru_cache(STOPS << 6)  # the rows of a request have the same
+def _borders(stop: str) -> tuple[int, ...]:
+    """For each beginning of `stop`, the length of the longest other beginning that is its end (Knuth et al. 1977)."""
+    borders = [0, 0]
+    for character in stop[1:]:
+        borders.append(_next_match(stop, borders, borders[-1], character))
+    return tuple(borders)
+
+
+def _next_match(stop: str, borders: Sequence[int], size: int, character: str) -> int:
+    """The characters of `stop` with which a text ends after one more character; it ended with `size` of them."""
+    while size and stop[size] != character:
+        size = borders[size]
+    return size + (stop[size] == character)
 
 
 class Logprob(NamedTuple):
@@ -192,8 +213,18 @@ class Chooser:
         in_nucleus = {n: sampling.top_p for n, sampling in scaled.items() if n not in self.cut}
         nucleus = {n: top_p for n, top_p in in_nucleus.items() if top_p is not None and top_p < 1}
         self.in_nucleus = list(nucleus)
-        self.nucleus = torch.tensor(list(nucleus.values()), device=device).unsqueeze(1)
+        self.nucleus = torch.tensor(list(nucleus.values()), dtype=widest(device), device=device).unsqueeze(1)
         self.with_logprobs = [n for n, row in enumerate(rows) if row.needs_logprobs]
+
+    def next(self, logits: Float[Tensor, "R V"]) -> tuple[list[int], dict[int, Logprob]]:
+        """The next id of each row, and the logprobs of the rows that need them; the ids are counted for penalties.
+
+        If it fails, nothing has changed.
+        """
+        ids = self.choose(logits)
+        logprobs = self.logprobs(logits, ids)
+        self.count(ids, logits.shape[1])
+        return ids, logprobs
 
     def choose(self, logits: Float[Tensor, "R V"]) -> list[int]:
         """The next id of each row. Raises EnsueError for logits that are not finite."""

@@ -37,7 +37,7 @@ class Served:
         commands = set(entry.commands) - ({"generate"} if pipeline.generates_files else set())
         self.routes = [path for command, path in paths.items() if command in commands]
         self.created = int(time.time())
-        self.sessions = Sessions(limits.sessions, limits.session_seconds, limits.session_undo)
+        self.sessions = Sessions(limits.sessions, limits.session_seconds, limits.session_undo, limits.session_bytes)
         weights = CachedWeights()
         self.worker = Worker(f"worker of {self.name}", weights.used, long=long)
         """The thread that computes text by text, so that each gets what it would get alone."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from ensue.serving.refusal import Refusal, wrong
 from ensue.serving.row import SessionState
+from ensue.types import leaves
 
 
 class Sessions:
@@ -14,12 +16,14 @@ class Sessions:
 
     A state is a value, so a request that fails or whose client leaves changes nothing: the session is as before. To
     undo requests is to go on from a state before them. A session has the states after its latest `depth` + 1 requests.
+    All sessions hold `max_bytes`; the latest state of the latest session stays, however large it is.
     """
 
-    def __init__(self, most: int, seconds: float, depth: int) -> None:
-        self.most, self.seconds, self.depth = most, seconds, depth
+    def __init__(self, most: int, seconds: float, depth: int, max_bytes: int) -> None:
+        self.most, self.seconds, self.depth, self.max_bytes = most, seconds, depth, max_bytes
         self._kept: OrderedDict[str, tuple[float, list[SessionState | None]]] = OrderedDict()
         """When each was last used, and its states: None before the first request."""
+        self._bytes: dict[str, int] = {}
         self._in_use: dict[str, list[SessionState | None]] = {}
         """The states up to that from which a request goes on. They stay while it does, even if the session goes."""
 
@@ -47,15 +51,26 @@ class Sessions:
         """Keeps the state that the next request goes on from; None leaves the session as it was."""
         before = self._in_use.pop(name)
         if state is not None:
-            self._kept[name] = time.monotonic(), [*before, state][-self.depth - 1 :]
+            states = [*before, state][-self.depth - 1 :]
+            while (size := num_bytes(states)) > self.max_bytes and len(states) > 1:
+                del states[0]
+            self._kept[name], self._bytes[name] = (time.monotonic(), states), size
             self._kept.move_to_end(name)
         self._forget()
 
     def _forget(self) -> None:
-        """The oldest go, beyond the number that is kept and after their time."""
+        """The oldest go, beyond the number and the bytes that are kept and after their time."""
         now = time.monotonic()
         while self._kept:
             name, (used, _) = next(iter(self._kept.items()))
-            if len(self._kept) <= self.most and now - used < self.seconds:
+            are_few = len(self._kept) <= self.most and sum(self._bytes.values()) <= self.max_bytes
+            if now - used < self.seconds and (are_few or len(self._kept) == 1):
                 return
-            del self._kept[name]
+            del self._kept[name], self._bytes[name]
+
+
+def num_bytes(states: Sequence[SessionState | None]) -> int:
+    """The memory of all states; what several have is counted once."""
+    tensors = (tensor.untyped_storage() for one in states if one is not None for tensor in leaves(one.state))
+    arrays = sum(one.ids.nbytes for one in states if one is not None)
+    return arrays + sum({storage.data_ptr(): storage.nbytes() for storage in tensors}.values())

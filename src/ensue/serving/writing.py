@@ -86,6 +86,16 @@ class Writing:
         self.session_state: SessionState | None = None
         """The state that a session goes on from."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is computed for the request any more."""
+        return self.has_left or self.error is not None
+
+    def fail(self, error: Exception) -> None:
+        """End with an error; called by the loop."""
+        self.error = error
+        self.tell()
+
     def tell(self) -> None:
         """Something is new; called by the loop."""
         if self.is_streamed:
