@@ -138,6 +138,18 @@ def test_validation_is_on_labels_that_people_gave(task: str) -> None:
     assert "with gold labels" in "".join(begin_job(student, None).data_lines())
 
 
+def test_validation_beside_a_pool_has_each_class() -> None:
+    labels = "x" * 60 + "y" * 30 + "z" * 10
+    Path("gold").write_text("label\ttext\n" + "".join(f"{label}\tnumber {n}\n" for n, label in enumerate(labels)))
+    Path("pool.txt").write_text("a pool\n")
+    texts = [*(f"number {n}" for n in range(100)), "a pool"]
+    write_answers("told.jsonl", texts, "xyz", drawn(len(texts), 0))
+    student = taught(
+        ["told.jsonl"], classifying(Path("gold"), data={"valid_fraction": 0.1}), Path("out"), pool="pool.txt"
+    )
+    assert Counter(row["label"] for row in lines(student.data.valid)) == {"x": 6, "y": 3, "z": 1}
+
+
 def test_a_pool_may_be_a_file_of_answers_and_repeat_training_texts() -> None:
     """The file is read as one, whatever the data of the recipe are, and a label counts as much as without the pool."""
     Path("data.tsv").write_text("kind\treview\nx\tein Tag\ny\tzwei M\xe4rkte\n", encoding="latin-1")

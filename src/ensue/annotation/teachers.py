@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -143,9 +144,13 @@ class TextLessons:
         return (names[int(shares[0].argmax())],)
 
     def divided(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-        """The labeled examples for training, and for validation."""
+        """The labeled examples for training, and for validation; if these are drawn, from each class."""
         kept = round(len(labeled) * (1 - self.data.valid_fraction))
-        division = divided([example.group or example.read for example in labeled], kept, drawn=self.drawn)
+        firsts = [tuple(example.labels[:1]) for example in labeled]
+        numbers = {label: number for number, (label, _) in enumerate(Counter(firsts).most_common())}
+        classes = np.array([numbers[label] for label in firsts], np.int64) if self.drawn else None
+        sources = [example.group or example.read for example in labeled]
+        division = divided(sources, kept, drawn=self.drawn, classes=classes)
         return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
 
     def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
