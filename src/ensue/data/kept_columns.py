@@ -30,7 +30,7 @@ from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 from ensue.version import VERSION
 
-FORMAT = 2
+FORMAT = 3
 """Raise it when files are read otherwise, or when what is written changes."""
 LEAST_BYTES = 1 << 20
 """Files of fewer bytes are read anew each time."""

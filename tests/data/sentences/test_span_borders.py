@@ -19,18 +19,26 @@ NAMES = {
     "english": ["Ann Lee", "Bob", "Cy Young", "Dora", "Eve", "Fay Wray", "Gil", "Hal Pal"],
     "emoji": ["Ann Lee", "Bob", "Cy Young", "Dora", "Eve", "Fay Wray", "Gil", "Hal Pal"],
     "chinese": ["北京", "上海市", "广州", "深圳", "王小明", "李雷", "韩梅梅", "成都"],
+    "chinese with emoji": ["北京", "上海市", "广州", "深圳", "王小明", "李雷", "韩梅梅", "成都"],
+    "chinese with many names": [
+        a + b for a in "王李张刘陈杨黄赵吴周" for b in ("芳", "伟", "小明", "娜华", "平平", "军")
+    ],
     "turkish": ["Ankara", "İzmir", "İstanbul", "Ayşe Kaya", "Bursa", "Adana", "Mersin", "Sivas"],
 }
 BEFORE = {
     "english": ["Then ", "We saw that ", "", "Later, "],
     "emoji": ["Then 😀 ", "We saw 🎉🎉 that ", "", "Later, "],
     "chinese": ["我们在", "昨天去了", "", "他说，"],
+    "chinese with emoji": ["我们在", "😀昨天去了", "", "他说，🎉🎉"],
+    "chinese with many names": ["我们在", "昨天去了", "", "他说，"],
     "turkish": ["Dün ", "Biz ", "", "Sonra, "],
 }
 BEHIND = {
     "english": [" left.", " and more of it", ", too", " is 3 years old."],
     "emoji": [" left 🙂.", " and more of it", ", too", " is 😀 3 years old."],
     "chinese": ["工作。", "吃饭很好", "的人多", "，然后回家。", "看朋友", "出差了。", "开会很久", "不太大", "上班去了"],
+    "chinese with emoji": ["工作。🙂", "吃饭很好", "的人多", "，然后回家。", "看朋友", "出差了。"],
+    "chinese with many names": ["工作。", "吃饭很好", "的人多", "，然后回家。"],
     "turkish": ["da kaldık.", "ya gittik", " güzel bir yer", "'nın nüfusu."],
 }
 
@@ -44,7 +52,7 @@ def rows(language: str, count: int = 300) -> Iterator[Row]:
             name = draw(NAMES[language])
             text += draw(BEFORE[language])
             spans.append((len(text), len(text) + len(name), "PER"))
-            text += name + draw(BEHIND[language]) + ("" if language == "chinese" else " ")
+            text += name + draw(BEHIND[language]) + ("" if language.startswith("chinese") else " ")
         yield text, spans
 
 
@@ -60,7 +68,7 @@ CORRUPTIONS: dict[str, Corruption] = {
     "places from 1 with inclusive ends": lambda _, a, b: (a + 1, b),
     "shifted by +1": lambda _, a, b: (a + 1, b + 1),
     "shifted by -1": lambda _, a, b: (a - 1, b - 1),
-    "shifted by +3": lambda _, a, b: (a + 3, b + 3),
+    "shifted by -3": lambda _, a, b: (a - 3, b - 3),
 }
 
 
@@ -80,12 +88,22 @@ def note(path: Path, language: str, corruption: Corruption) -> str:
     return borders.note()
 
 
+UNKNOWN = {("shifted by -3", language) for language in NAMES if language.startswith("chinese")} | {
+    (name, "chinese with many names") for name in CORRUPTIONS
+}
+"""No border of a word tells, and names hardly recur: the reason may be unknown, but another one is never named."""
+
+
 @pytest.mark.parametrize("language", NAMES)
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_the_reason_of_wrong_offsets_is_found(language: str, name: str, tmp_path: Path) -> None:
     said = note(tmp_path / "a.jsonl", language, CORRUPTIONS[name])
     differs = any(CORRUPTIONS[name](text, a, b) != (a, b) for text, spans in rows(language) for a, b, _ in spans)
-    assert (name in said) == differs, said
+    _, _, reason = said.partition("the offsets look like ")
+    if reason or (name, language) not in UNKNOWN:
+        assert (name in reason) == differs, said
+    if differs:
+        assert said
 
 
 def exact(_: str, start: int, end: int) -> tuple[int, int]:
@@ -97,7 +115,7 @@ def test_right_offsets_are_not_mentioned(language: str, tmp_path: Path) -> None:
     assert not note(tmp_path / "a.jsonl", language, exact)
 
 
-@pytest.mark.parametrize("language", ["chinese", "turkish"])
+@pytest.mark.parametrize("language", [name for name in NAMES if name not in ("english", "emoji")])
 def test_right_offsets_of_a_language_that_the_splitter_does_not_cut_name_another_splitter(
     language: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ MAX_TEXTS = 2_000
 """The texts with misaligned spans, and the others, in which readings are tried."""
 NEARLY, SOME, FEW, MIN_SOLVED = 0.9, 0.2, 0.02, 2
 REPEATED = 0.3
-"""The least share of distinct strings that a right reading saves, where the same names recur."""
+"""The least share of strings that recur by the right reading, and only by it."""
 UNSEGMENTED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 )
@@ -74,7 +74,7 @@ def _moved(about: str, start: int, end: int) -> Reading:
 IN_UNITS = tuple(map(_in_unit, UNITS))
 INCLUSIVE = _moved("inclusive ends", 0, 1)
 FROM_ONE = _moved("places from 1 with inclusive ends", -1, 0)
-SHIFTED = tuple(_moved(f"places that are shifted by {-by:+}", by, by) for by in (-1, 1, -2, 2, -3, 3))
+SHIFTED = tuple(_moved(f"places that are shifted by {-by:+}", by, by) for size in range(1, 6) for by in (-size, size))
 READINGS = (*IN_UNITS, INCLUSIVE, FROM_ONE, *SHIFTED)
 
 
@@ -170,7 +170,8 @@ def reading_of(text: str, places: Sequence[Place], splitter: str) -> Reading | N
     one = Text.of(text, places, splitter)
     read = [(reading, _read([one], reading)) for reading in READINGS]
     valid = [item for item in read if all(0 <= a < b <= len(text) for a, b in item[1][0].places)]
-    return max(valid, key=lambda item: _Fit.of(item[1]).total)[0] if valid else None
+    has_blanks = not UNSEGMENTED.search(text)  # else no word tells, and units are likelier than a shift
+    return max(valid, key=lambda item: has_blanks and _Fit.of(item[1]).total)[0] if valid else None
 
 
 def _read(texts: Sequence[Text], reading: Reading) -> list[Text]:
@@ -194,32 +195,35 @@ def by_words(texts: Sequence[Text]) -> Reading | None:
 def by_repetition(texts: Sequence[Text]) -> Reading | None:
     """The reading in which the same strings recur, in a script without blanks; None if there is none.
 
-    The character behind a string that ends too early follows from the string, but not that behind a whole name
+    The character behind a string that ends too early follows from the string, but those around a whole name do not
     (Harris 1955, "From phoneme to morpheme").
     """
     if not any(map(UNSEGMENTED.search, (one.text for one in texts))):
         return None
-
-    def strings(start: int = 0, end: int = 0, read: Reading | None = None) -> list[str]:
-        placed = ((one.text, read.read(one.text, one.places) if read else one.places) for one in texts)
-        return [text[max(0, a + start) : b + end] for text, places in placed for a, b in places]
-
-    now = strings()
-    num = len({*now})
+    now = _strings(texts)
     for reading in IN_UNITS:
         if _Fit.of(_read(texts, reading)).nowhere:
             continue
-        read = strings(read=reading)
-        moved = {old for old, new in zip(now, read, strict=True) if old != new}
-        if len(moved) >= MIN_SOLVED and num - len({*read}) >= REPEATED * len(moved):
+        both = [*zip(now, _strings(_read(texts, reading)), strict=True)]
+        same = {old for old, new in both if old == new}
+        moved = [(old in same, new in same) for old, new in both if old != new]
+        before, after = (sum(column) for column in zip(*moved, strict=True)) if moved else (0, 0)
+        if after >= max(MIN_SOLVED, REPEATED * len(moved), 2 * before):
             return reading
-    if len(now) < 2 * num:
-        return None
-    for start, end, shifted, longer in ((-1, 0, SHIFTED[0], FROM_ONE), (0, 1, SHIFTED[1], INCLUSIVE)):
-        if len({*strings(start, end)}) <= 1.1 * num:
-            return shifted if len({*strings(read=shifted)}) <= (1 - REPEATED) * num else longer
-    counts = {len({*strings(read=shifted)}): shifted for shifted in SHIFTED}
-    return counts[min(counts)] if min(counts) <= (1 - REPEATED) * num else None
+    num, sides = len({*now}), ((-1, 0), (0, 1))
+    for number, reading in enumerate((*SHIFTED[:2], FROM_ONE, INCLUSIVE) if len(now) >= 2 * num else ()):
+        read, follows = _read(texts, reading), len({*_strings(texts, *sides[number % 2])}) <= 1.1 * num
+        most = num * (1 - REPEATED) if reading in SHIFTED else len(now)
+        found = len({*_strings(read)})
+        borders = min(len({*_strings(read, *side)}) for side in sides)
+        if follows and found <= most and borders >= (1 + REPEATED) * found:
+            return reading
+    return None
+
+
+def _strings(texts: Sequence[Text], start: int = 0, end: int = 0) -> list[str]:
+    """The strings of spans whose starts and ends are moved."""
+    return [text[max(0, a + start) : b + end] for text, places, *_ in texts for a, b in places]
 
 
 def _splitter(texts: Sequence[Text]) -> str:
