@@ -1,5 +1,7 @@
 """Steps that cannot be traced, or are too deep, run step by step."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -66,6 +68,42 @@ BEYOND: dict[str, tuple[Step, str]] = {
 def test_what_cannot_be_traced_runs_step_by_step(name: str) -> None:
     write, reason = BEYOND[name]
     check_falls_back(Written(write), reason)
+
+
+class Reversed(torch.autograd.Function):
+    """The identity, with its gradient turned round."""
+
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: object, error: Tensor) -> Tensor:  # type: ignore[override]
+        return -error
+
+
+def clipped(x: Tensor) -> Tensor:
+    x = x * 1
+    if x.requires_grad:
+        x.register_hook(lambda error: error.clamp(-0.1, 0.1))
+    return x
+
+
+@pytest.mark.parametrize(("change", "reason"), [(Reversed.apply, "Reversed"), (clipped, "a hook")])
+def test_steps_that_change_gradients(change: Callable[[Tensor], Tensor], reason: str) -> None:
+    layer = Written(lambda p, x, a, b: (x + a, torch.tanh(change(a) @ p.W + x), b))
+    check_falls_back(layer, reason)
+    x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
+    found, expected = (torch.autograd.grad(run(x)[0].sum(), x)[0] for run in (layer, layer.fold))
+    torch.testing.assert_close(found, expected)
+
+
+def test_layers_that_are_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        layer = Written(lambda p, x, a, b: (x + a, torch.tanh(a @ p.W + x), b))
+        assert not explain(layer).startswith("step by step")
+        x = torch.randn(B, T, D, dtype=torch.float64)
+        torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])
 
 
 @pytest.mark.parametrize(("kind", "reason"), [(Counting, "real numbers"), (Single, "shape")])

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ensue.engine.aten import HANDLERS, Nodes, Untraceable
@@ -150,6 +151,9 @@ def _traced(layer: Any) -> TracedStep:
     for function, args, kwargs, results in recorder.calls:
         lowering.read(function, args, kwargs, results)
     lowering.graph.is_exact = False
+    if not any(tensor.is_inference() for tensor in named.values()):  # autograd saves none of these
+        with torch.autocast(device, enabled=False), _Recorder():
+            _expect_plain_derivatives(layer, x_t, state)
     return lowering.finished(y, after, state)
 
 
@@ -158,6 +162,28 @@ def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
     sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}  # type: ignore[operator]
     return next(rows for rows in range(211, 10_000) if rows not in sizes)
+
+
+class _NoHooks(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.register_hook:
+            raise Untraceable("a hook on a gradient")
+        return func(*args, **(kwargs or {}))
+
+
+def _expect_plain_derivatives(layer: Any, x_t: Tensor, state: State) -> None:
+    """Raises `Untraceable` if a step changes gradients, which nothing below autograd shows."""
+    with torch.enable_grad(), _NoHooks():
+        before = map_state(lambda leaf: leaf.clone().requires_grad_(), state)
+        y, after = layer.step(x_t.clone().requires_grad_(), before)
+    waiting, seen = [tensor.grad_fn for tensor in leaves((y, after))], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            raise Untraceable(f"{type(node).__name__.removesuffix('Backward')}, which has a derivative of its own")
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [before for before, _ in node.next_functions]
 
 
 class _Recording:

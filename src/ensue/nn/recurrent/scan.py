@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.engine.transforms import gradients_of, is_transformed, needs_history
+from ensue.engine.transforms import is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 
 GPU_CHUNK = 4
@@ -73,15 +73,13 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
         h = _forward(a, b, start)
-        ctx.save_for_backward(a, b, start, h)
+        ctx.save_for_backward(a, start, h)
         return h
 
     @staticmethod
     def backward(ctx: Any, dh: Tensor) -> Any:  # type: ignore[override]
-        a, b, start, h = ctx.saved_tensors
-        if needs_history([dh]):
-            return tuple(gradients_of(_in_order, (a, b, start), [dh]))
-        return _backward(a, start, h, dh)
+        a, start, h = ctx.saved_tensors
+        return (_backward_in_order if needs_history([dh]) else _backward)(a, start, h, dh)
 
 
 def _forward(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
@@ -100,6 +98,14 @@ def _backward(a: Tensor, start: Tensor, h: Tensor, dh: Tensor) -> tuple[Tensor, 
     torch.mul(delta[:, 0], start.conj(), out=da[:, 0])
     torch.mul(delta[:, 1:], h[:, :-1].conj(), out=da[:, 1:])
     return da, delta, a[:, 0].conj() * delta[:, 0]
+
+
+def _backward_in_order(a: Tensor, start: Tensor, h: Tensor, dh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`_backward` under autograd, which knows h as a function of a, b and start."""
+    after = torch.cat((a[:, 1:].conj(), torch.zeros_like(a[:, :1])), 1)
+    delta = _in_order(after.flip(1), dh.flip(1), torch.zeros_like(start)).flip(1)
+    before = torch.cat((start.unsqueeze(1), h), 1)[:, :-1]
+    return delta * before.conj(), delta, (a.conj() * delta)[:, :1].sum(1)
 
 
 def _execute(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) -> None:
