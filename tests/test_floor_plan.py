@@ -12,6 +12,7 @@ FLOORS = [
         "arguments",
         "guests",
         "hub",
+        "outputs",
         "types",
         "errors",
         "version",

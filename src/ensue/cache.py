@@ -49,6 +49,7 @@ KINDS = (
     Kind("vectors of words in texts", cache_directory, re.compile(r"[0-9a-f]{32}\.npy"), b"\x93NUMPY"),
     Kind("places of words in files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.places"), b"\x93NUMPY"),
     Kind("decompressed files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.vectors")),
+    Kind("names of outputs", cache_directory, re.compile(r"[0-9a-f]{32}\.output"), b"ensue wrote "),
     Kind("tokenizers", cache_directory, re.compile(r"[0-9a-f]{32}\.json"), b'{"kind": '),
     Kind("compiled cells", cells_directory, re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[a-z]+")),
     Kind(

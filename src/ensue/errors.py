@@ -14,6 +14,12 @@ from pathlib import Path
 
 LONGEST = 5000
 """The most characters of a message. A path can have 4,096; other arguments can have any number."""
+_OPTIONS = (
+    (re.compile(r"(?<![\w-])--(overwrite|resume)\b(?![=-])"), r"\1=True"),
+    (re.compile(r"(?<![\w-])--(out|errors|pool|train|valid|test)\b(?![=-])"), r"\1"),
+    (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+)"), r'settings={"\1": "\2"}'),
+)
+"""Options in messages, and what a caller in Python writes in their places."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Matches what ends a line, what a terminal obeys, and what turns the direction of the text behind it."""
 
@@ -29,8 +35,12 @@ class EnsueError(Exception):
     """The base of every error that a user can correct."""
 
     def __str__(self) -> str:
-        """The message in one line, whatever names and values are in it."""
-        return in_one_line(super().__str__())
+        """The message in one line, whatever names and values are in it, with arguments in place of options."""
+        return in_one_line(_in_python(self.in_options()))
+
+    def in_options(self) -> str:
+        """The message for the command line."""
+        return super().__str__()
 
 
 class DataError(EnsueError):
@@ -81,6 +91,13 @@ class ContextError(EnsueError):
 
 class SilentError(EnsueError):
     """Another process of the same run has said what went wrong."""
+
+
+def _in_python(message: str) -> str:
+    text, command = re.split(r"(?=\bensue [a-z]|$)", message, maxsplit=1)  # of a shell
+    for option, argument in _OPTIONS:
+        text = option.sub(argument, text)
+    return text + command
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -304,4 +304,4 @@ def test_doubts_that_could_not_be_written_are_refused_before_a_model_is_trained(
 ) -> None:
     monkeypatch.setattr("ensue.annotation.doubts.doubt", None)
     path = tmp_path / "none" / "doubts.jsonl"
-    assert f"{path}: no folder {path.parent}" in refused("doubt", tmp_path, option, path)
+    assert f"{path}: no folder {path.parent}" in refused("doubt", "labels.tsv", option, path)

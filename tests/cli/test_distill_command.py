@@ -244,15 +244,21 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
         ([runs / "topics", "classify-bag"], "no text to learn from: --train names texts with labels"),
         ([runs / "topics", "classify-bag", "--train", "wrong.tsv"], "wrong.tsv:2: the label none; the teachers give"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv"], "data.tsv:2: told.jsonl has no answer for this text"),
-        ([own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"], "own: would be written over"),
-        (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: would be written over"),
+        (
+            [own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"],
+            "own: is the same as own",
+        ),
+        (
+            ["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"],
+            "train.jsonl: no such run",
+        ),
         ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv", "--test", "no.tsv"], "no.tsv: no such file"),
-        (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: has no name; choose another --out"),
+        (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: has data.tsv in it, which is read"),
         (
             ["told.jsonl", "classify-bag", "--pool", "texts", "--out", "texts/out"],
-            "texts: the run would be written into",
+            "texts/out: lies in texts, which is read",
         ),
     ]
     before = sorted(path.name for path in Path().iterdir())
@@ -335,7 +341,7 @@ def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> No
     with pytest.raises(DataError, match=r"again\.txt: has no text that is not an example"):
         list(begun("vectors-skipgram", recipe, "again.txt"))
     assert "out: is there already; --overwrite replaces it" in refused(*begin)
-    assert "/: has no name" in refused(*begin[:6], "/", *begin[7:])
+    assert "/: has few.tsv in it, which is read" in refused(*begin[:6], "/", *begin[7:])
     others = [*begin[:4], "out", "--out", "other", *begin[7:]]
     assert "out: this model has no vectors of texts" in refused(*others)
     Path("few.tsv").write_text("label\ttext\nx\tone\nx\ttwo\n")
@@ -403,5 +409,5 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
         *other[:2], "vectors-skipgram", *other[3:], "--set", "train.epochs=1"
     )
     assert "has no word that occurs often enough" in refused(*other, "--set", "tokenizer.min_count=999")
-    assert "vectors-skipgram: would be written over" in refused(*make[:6], "vectors-skipgram", *make[7:], "--overwrite")
+    assert "vectors-skipgram: is the same as" in refused(*make[:6], "vectors-skipgram", *make[7:], "--overwrite")
     assert 'vectors.kind is "distilled"' in refused("train", "vectors-static", "--train", "pool.txt", "--out", "other")

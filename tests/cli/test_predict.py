@@ -313,11 +313,9 @@ def test_the_mistakes_of_a_tagger_are_a_table(ensue: Ensue, refused: Callable[..
     assert len(expected) >= 3
     assert re.search(r"^right +predicted +words *$.*^B-PER +O +3 *$", said.out, flags=re.MULTILINE | re.DOTALL)
     assert said.err.endswith("wrote mistakes.tsv\n")
-    assert "is the file that is read" in refused("evaluate", runs / "names", "test.txt", "--errors", "test.txt")
+    assert "is the same as test.txt" in refused("evaluate", runs / "names", "test.txt", "--errors", "test.txt")
     assert Path("test.txt").read_text() == gold
-    assert refused("evaluate", runs / "names", "test.txt", "--errors", "no/a.tsv").startswith(
-        "no/a.tsv: cannot be written"
-    )
+    assert refused("evaluate", runs / "names", "test.txt", "--errors", "no/a.tsv") == "no/a.tsv: no folder no"
     assert "its evaluate has no --errors" in refused("evaluate", runs / "topics", "test.txt", "--errors", "a.tsv")
 
 

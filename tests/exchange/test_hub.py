@@ -299,11 +299,11 @@ def test_what_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(RunError, match="expected a name without a revision"):
         push(run, "me/x@v1", license="mit")
-    with pytest.raises(RunError, match=r"^hf:me/x: --out names a directory; `ensue push RUN NAME` uploads a run$"):
+    with pytest.raises(RunError, match=r"^hf:me/x: out names a directory; `ensue push RUN NAME` uploads a run$"):
         train("char-lstm", train="text.txt", out="hf:me/x")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ensue.search.search.check_optuna", lambda: None)
-    with pytest.raises(RunError, match=r"^hf:me/x: --out names a directory"):
+    with pytest.raises(RunError, match=r"^hf:me/x: out names a directory"):
         search(read_recipe("char-lstm"), {}, "hf:me/x", trials=1)
     assert not (tmp_path / "hf:me").exists()
     damaged = shutil.copytree(run, tmp_path / "damaged")

@@ -137,7 +137,10 @@ def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
         rows = rows[tensors["mapping"]] * tensors["weights"][:, None]
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": newer}))
-    model, texts = imported(tmp_path, tmp_path), ["The sun, un-done!", "Café ☃ 1,000.5", "the", "##s", "☃", ""]
+    model, texts = (
+        imported(tmp_path, tmp_path.with_name(f"{tmp_path.name}-runs")),
+        ["The sun, un-done!", "Café ☃ 1,000.5", "the", "##s", "☃", ""],
+    )
     library.no_truncation()
     library.no_padding()
     for text, found in zip(texts, model.embed(texts), strict=True):
@@ -148,7 +151,7 @@ def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
     assert model.neighbors("The sun", 3)
     (tmp_path / "tokenizer.json").write_text(wordpiece_of("a b").to_str())
     with pytest.raises(DataError, match="no vectors of these pieces"):
-        import_run(tmp_path, tmp_path / "other")
+        import_run(tmp_path, tmp_path.with_name("other"))
 
 
 def wordpiece_of(text: str) -> Any:

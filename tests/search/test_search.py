@@ -83,7 +83,7 @@ def test_another_search_in_the_folder(tmp_path: Path) -> None:
         ({"space": {"encoder.d_model": [4, 9]}}, r"\(space: encoder.d_model is \[4, 8\] there, asked for \[4, 9\]\)"),
         ({"space": {"train.seed": [1]}}, r"\(space: train.seed is null there, asked for \[1\]\)"),
         ({"recipe": {"train.steps": 4}}, r"\(recipe: train.steps is 3 there, asked for 4\)"),
-        ({"seed": 1}, r"\(seed is 0 there, asked for 1\); choose another --out$"),
+        ({"seed": 1}, r"\(seed is 0 there, asked for 1\); choose another out$"),
     ):
         with pytest.raises(RunError, match=expected):
             begin(tmp_path / "out", {**plan, **other})

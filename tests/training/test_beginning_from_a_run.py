@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ensue
-from ensue.errors import RecipeError, RunError
+from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Facts, Reporter
 from ensue.runs.weights import read_tensors
@@ -154,7 +154,7 @@ def test_a_run_is_not_its_own_origin(texts: Path, tmp_path: Path) -> None:
     recipe = first_recipe(texts, "causal")
     run_tiny(recipe, tmp_path / "run")
     again = read_recipe(recipe, {"encoder.from": str(tmp_path / "run")})
-    with pytest.raises(RunError, match="cannot begin from itself"):
+    with pytest.raises(EnsueError, match="is the same as"):
         run_tiny(again, tmp_path / "run", overwrite=True)
 
 

@@ -148,7 +148,7 @@ def test_a_run_without_such_vectors_is_one_line(names: Path, tmp_path: Path) -> 
         RecipeError, match="a run of a tagger, which gives no vectors of words in their sentences; expect"
     ):
         run_tiny(tagging(names, features=of(tmp_path / "tagger")), tmp_path / "run")
-    with pytest.raises(RunError, match="cannot begin from itself"):
+    with pytest.raises(EnsueError, match="is the same as"):
         run_tiny(tagging(names, features=of(tmp_path / "tagger")), tmp_path / "tagger", overwrite=True)
     assert (tmp_path / "tagger" / "config.json").exists()
 

@@ -11,7 +11,7 @@ import torch
 
 from ensue.errors import RunError
 from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import check_not_own, copy_origins, origins_for, origins_in
+from ensue.runs.origin import copy_origins, origins_for, origins_in
 from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_texts import without_pictures
 
@@ -129,20 +129,6 @@ def test_what_is_no_run_is_one_line(run: Path, tmp_path: Path) -> None:
             origins_for([str(path)], None)
     with pytest.raises(RunError, match=r"model.safetensors: missing"):
         copy_origins(RunDirectory(tmp_path / "outer"), origins_for([str(run)], None))
-
-
-def test_a_run_does_not_begin_from_itself(run: Path, begin: Beginning, monkeypatch: pytest.MonkeyPatch) -> None:
-    outer = begin(run)
-    check_not_own(outer, [str(run)])
-    monkeypatch.chdir(outer.path.parent)
-    for path in (outer.path, outer.path / "origins" / "0", Path(outer.path.name) / ".." / outer.path.name):
-        with pytest.raises(RunError, match="cannot begin from itself"):
-            check_not_own(outer, [str(path)])
-
-
-def test_a_circle_of_links_is_no_origin_of_its_own(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "circle").symlink_to("circle")
-    check_not_own(RunDirectory(tmp_path / "circle"), [str(run)])
 
 
 def test_origins_belong_to_the_run_and_go_with_it(run: Path, begin: Beginning) -> None:

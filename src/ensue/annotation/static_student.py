@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ensue.annotation.outputs import check_lost
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.exchange.imported import Imported, write_run
 from ensue.library import load
+from ensue.outputs import check_outputs
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
@@ -49,7 +49,7 @@ def static_student(
     if (recipe.data.valid, recipe.data.test, gold, temperature) != ("", "", 0.5, 1.0):
         raise EnsueError("--valid, --test, --gold and --temperature are for students that have labels")
     (teacher,), (text,) = teachers, texts
-    check_lost([teacher, text], out, [], overwrite=overwrite)
+    check_outputs([teacher, text], folders=[out], overwrite=overwrite, are_new=True)
     run, reporter = load(teacher, device=device), reporter or Reporter()
     if not hasattr(run, "embed"):
         raise EnsueError(f"{teacher}: this model has no vectors of texts, which `ensue embed` gives")

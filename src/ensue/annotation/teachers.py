@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.annotation.outputs import beside, check_lost, write_lines
 from ensue.annotation.static_student import static_student
 from ensue.arguments import check_path, check_share, check_type
 from ensue.data.division import divided
@@ -23,6 +22,7 @@ from ensue.errors import DataError, EnsueError, listed
 from ensue.library import checked_recipe, load
 from ensue.library import train as train_student
 from ensue.nn import viterbi_path
+from ensue.outputs import check_outputs, write_text
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
 from ensue.tasks.classification.pipeline import ClassificationPipeline
@@ -290,13 +290,15 @@ def taught(
         raise EnsueError(f"a student is a classifier or tagger of texts; the recipe is that of a {recipe.what}")
     lessons, reporter = LESSONS[recipe.task](recipe), reporter or Reporter()
     data = lessons.data
+    possible = [beside(out, f"taught-{part}") for part in ("train", "valid", "test")]
+    inputs = [*teachers, *recipe.inputs, pool]
+    check_outputs(inputs, files=possible, folders=[out], overwrite=overwrite, are_new=True)
     labeled = lessons.source(data.train) if data.train else None
     gold_examples = [] if labeled is None else list(lessons.examples(labeled))
     is_divided = bool(pool and gold_examples and not data.valid)
     examples, held_out = lessons.divided(gold_examples) if is_divided else (gold_examples[:], [])
     parts = ["train", *(part for part in ("valid", "test") if getattr(data, part) or (part == "valid" and held_out))]
     files = {part: beside(out, f"taught-{part}") for part in parts}
-    check_lost([*teachers, data.train, data.valid, data.test, pool], out, list(files.values()), overwrite=overwrite)
     if pool:
         there = {example.read for example in gold_examples}
         pooled = lessons.pooled(pool, is_told=pool in teachers)
@@ -331,6 +333,20 @@ def taught(
     paths = {f"data.{part}": str(path) for part, path in files.items()}
     own = {f"data.{key}": value for key, value in lessons.written.items()}
     return read_recipe(recipe, {**own, **group, **paths, "data.teacher": str(files["train"])})
+
+
+def beside(out: Path, name: str) -> Path:
+    """The file with data of a run, beside it. Raises EnsueError for a place without a name."""
+    if not out.name:
+        raise EnsueError(f"{out}: has no name; choose another --out")
+    return out.with_name(f"{out.name}.{name}.jsonl")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes a file, and the folder that it is in."""
+    content = "".join(lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, content)
 
 
 def _unknown(labels: Sequence[str], names: Sequence[str]) -> str:

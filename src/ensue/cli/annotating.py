@@ -11,6 +11,7 @@ from ensue.cli.options import (
     DeviceOption,
     EncodingOption,
     OneThreadOption,
+    OverwriteOption,
     RunArgument,
     SettingsOption,
     ThreadsOption,
@@ -19,23 +20,33 @@ from ensue.cli.options import (
 )
 from ensue.console.imports import importing_torch
 from ensue.errors import EnsueError, nearest
+from ensue.outputs import Access, write_text
 from ensue.processor import keep_freed_memory
 
 
 def doubt(
     data: Annotated[
-        list[str], typer.Argument(help="Labeled sentences or texts: files, folders or globs.", show_default=False)
+        list[str],
+        typer.Argument(help="Labeled sentences or texts: files, folders or globs.", show_default=False),
+        Access.DATA,
     ],
     recipe: Annotated[
-        str, typer.Option(help="The recipe of the models; default: a quick one for the data.", show_default=False)
+        str,
+        typer.Option(help="The recipe of the models; default: a quick one for the data.", show_default=False),
+        Access.RECIPE,
     ] = "",
     settings: SettingsOption = None,
     folds: Annotated[int, typer.Option(min=2, max=1000, help="Models, each of which reads all folds but one.")] = 4,
     top: Annotated[int, typer.Option(min=0, help="So many doubts are shown.")] = 20,
-    out: Annotated[Path | None, typer.Option(help="A file of all doubts: .jsonl or .tsv.", show_default=False)] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="A page on which doubts are accepted or not: .html.", show_default=False)
+    out: Annotated[
+        Path | None, typer.Option(help="A file of all doubts: .jsonl or .tsv.", show_default=False), Access.OUT_FILE
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="A page on which doubts are accepted or not: .html.", show_default=False),
+        Access.OUT_FILE,
+    ] = None,
+    overwrite: OverwriteOption = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed finds the same doubts.")] = 0,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -43,14 +54,10 @@ def doubt(
     """Rank the labels of a file that are likely wrong. Models that have not seen them find them improbable."""
     if out is not None and out.suffix not in (".jsonl", ".tsv"):
         raise EnsueError(f"{out}: expected a name that ends in .jsonl or .tsv")
-    for path in filter(None, (out, page)):
-        if not path.parent.is_dir():  # it is written after the trainings
-            raise EnsueError(f"{path}: no folder {path.parent}")
     with importing_torch():
         from ensue.annotation.doubts import doubt as doubted
         from ensue.console.reporter import ConsoleReporter
         from ensue.console.tables import show_doubts
-        from ensue.runs.weights import write_text
     keep_freed_memory()
     with ConsoleReporter() as reporter:
         found = doubted(
@@ -70,14 +77,20 @@ def doubt(
 def choose(
     run: RunArgument,
     pool: Annotated[
-        list[str], typer.Argument(help="Texts: files, folders or globs; labels are not read.", show_default=False)
+        list[str],
+        typer.Argument(help="Texts: files, folders or globs; labels are not read.", show_default=False),
+        Access.DATA,
     ],
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.", show_default=False)],
     format: Annotated[str, typer.Option(help="jsonl, label-studio, doccano or prodigy.")] = "jsonl",
-    out: Annotated[Path | None, typer.Option(help="The file to write; default: stdout.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; default: stdout.", show_default=False), Access.OUT_FILE
+    ] = None,
+    overwrite: OverwriteOption = False,
     without: Annotated[
         list[str] | None,
         typer.Option(help="A file whose texts are left out, such as the training data.", show_default=False),
+        Access.DATA,
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed chooses the same texts.")] = 0,
     encoding: EncodingOption = "utf-8",
@@ -95,7 +108,5 @@ def choose(
     if out is None:
         print(text, end="")
         return
-    from ensue.runs.weights import write_text
-
     write_text(out, text)
     say(f"wrote {out}: {len(found):,} texts")

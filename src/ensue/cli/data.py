@@ -12,12 +12,14 @@ from ensue.cli.training import recipe_of
 from ensue.console.imports import importing_torch
 from ensue.data.files import one_location
 from ensue.errors import EnsueError
+from ensue.outputs import Access
 
 
 def data(
     paths: Annotated[
         list[str],
         typer.Argument(help="Data: files, folders or globs; or two files: train.en,train.de.", show_default=False),
+        Access.DATA,
     ],
     format: Annotated[str | None, typer.Option(help="The format; default: by name and first lines.")] = None,
     words: Annotated[str, typer.Option(help="The column or key of the words, or of the text.")] = "",
@@ -29,6 +31,7 @@ def data(
         typer.Option(
             help="Of pairs: a test, to see what of it is also in the data; may be repeated.", show_default=False
         ),
+        Access.DATA,
     ] = None,
     encoding: EncodingOption = "utf-8",
 ) -> None:
@@ -43,12 +46,16 @@ def data(
 
 def prepare(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False)
+        str | None,
+        typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False),
+        Access.RECIPE,
     ] = None,
     train: TrainOption = None,
     valid: ValidOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder of the ids; labeled data are kept in the cache.", show_default=False)
+        Path | None,
+        typer.Option(help="The folder of the ids; labeled data are kept in the cache.", show_default=False),
+        Access.OUT_FOLDER,
     ] = None,
     column: Annotated[
         str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import OneThreadOption, RunArgument, load_for, say
+from ensue.cli.options import OneThreadOption, OverwriteOption, RunArgument, load_for, say
 from ensue.console.imports import importing_torch
+from ensue.outputs import Access
 
 
 def import_(
@@ -20,8 +21,9 @@ def import_(
             "or a file of vectors.",
             show_default=False,
         ),
+        Access.RUN,
     ],
-    out: Annotated[Path, typer.Option(help="The run directory to make.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The run directory to make.", show_default=False), Access.OUT_FOLDER],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
 ) -> None:
     """Make a run of a published model."""
@@ -67,7 +69,8 @@ def export(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False), Access.OUT_FOLDER],
+    overwrite: OverwriteOption = False,
     int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
     embed: Annotated[bool, typer.Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
     precision: Annotated[str, typer.Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
@@ -82,8 +85,8 @@ def export(
         from ensue.runs.directory import RunDirectory
     is_plain = (int8, embed, precision) == (False, False, "f32")
     if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
-        load_for("export", run, "cpu", threads).export(out, format)
+        load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
     else:
-        for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision):
+        for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):
             say(note)
     say(f"wrote {out}")

@@ -11,6 +11,7 @@ from ensue.arguments import settings_of
 from ensue.cli.options import (
     DeviceOption,
     OneThreadOption,
+    OverwriteOption,
     PrecisionOption,
     RunArgument,
     load_for,
@@ -21,6 +22,7 @@ from ensue.cli.options import (
 from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 from ensue.models.adaptation import Adaptation
+from ensue.outputs import Access
 
 DRAWING = (*settings_of(Sampling), "seed", "samples")
 SEARCHING = ("n_best", "no_repeat_ngram")
@@ -33,7 +35,9 @@ def generate(
     context: typer.Context,
     run: RunArgument,
     prompt: Annotated[
-        str, typer.Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on.")
+        str,
+        typer.Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on."),
+        Access.FILE,
     ] = "",
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same.")] = None,
@@ -42,7 +46,9 @@ def generate(
     out: Annotated[
         Path | None,
         typer.Option(help="For frames and images: the file to write, in the format of its suffix.", show_default=False),
+        Access.OUT_FILE,
     ] = None,
+    overwrite: OverwriteOption = False,
     beams: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, help="Draw nothing: search for the most probable text with N beams."),

@@ -22,14 +22,21 @@ from ensue.cli.options import (
 )
 from ensue.cli.training import recipe_of
 from ensue.console.imports import importing_torch
+from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 
 
 def search(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)],
-    space: Annotated[Path, typer.Option(help="A TOML file with ranges and choices of keys.", show_default=False)],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.", show_default=False), Access.RECIPE],
+    space: Annotated[
+        Path, typer.Option(help="A TOML file with ranges and choices of keys.", show_default=False), Access.DATA
+    ],
     trials: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many trials in all.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The folder of the search; one that is there goes on.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder of the search; one that is there goes on.", show_default=False),
+        Access.OUT_FOLDER,
+    ],
     train: TrainOption = None,
     valid: ValidOption = None,
     test: TestOption = None,
@@ -62,13 +69,16 @@ def search(
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of one task, or hf:NAME.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories of one task, or hf:NAME.", show_default=False), Access.RUN
+    ],
     test: Annotated[
         list[str] | None,
         typer.Option(
             help="Data that all runs are scored on; default: those that their recipes have in common; may be repeated.",
             show_default=False,
         ),
+        Access.DATA,
     ] = None,
     format: Annotated[
         str, typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False)

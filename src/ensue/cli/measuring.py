@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli.options import OneThreadOption, say
+from ensue.cli.options import OneThreadOption, OverwriteOption, say
 from ensue.console.imports import importing_torch
+from ensue.outputs import Access
 
 
 def machine(
@@ -31,7 +32,10 @@ def gradients(
     positions: Annotated[
         int, typer.Option(min=1, max=100_000, help="Positions from the first symbol to the recall.")
     ] = 200,
-    out: Annotated[Path, typer.Option(help="The picture to write: .png or .svg.")] = Path("gradients.png"),
+    out: Annotated[Path, typer.Option(help="The picture to write: .png or .svg."), Access.OUT_FILE] = Path(
+        "gradients.png"
+    ),
+    overwrite: OverwriteOption = False,
     steps: Annotated[int, typer.Option(min=0, max=1_000_000, help="Training steps; 0: no training.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
     d_model: Annotated[int, typer.Option(min=1, max=10_000, help="Features of the state.")] = 64,

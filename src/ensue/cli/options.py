@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
+from os.path import isfile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -22,10 +25,13 @@ from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, RunError
 from ensue.hub import PREFIX
 from ensue.models.adaptation import Adaptation
+from ensue.outputs import Access, check_outputs, check_streams
 from ensue.processor import Precision
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RunArgument = Annotated[Path, typer.Argument(help="A run directory, or hf:NAME of the hub.", show_default=False)]
+RunArgument = Annotated[
+    Path, typer.Argument(help="A run directory, or hf:NAME of the hub.", show_default=False), Access.RUN
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
     int | None,
@@ -38,12 +44,17 @@ PrecisionOption = Annotated[
 VectorsOption = Annotated[
     Path | None,
     typer.Option(help="A file of pretrained vectors for words that are not in the run.", show_default=False),
+    Access.DATA,
 ]
 WithOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--with", help="Another run with the same tokens, to decide together; may be repeated.", show_default=False
     ),
+    Access.RUN,
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files that are there, also those that ensue did not write.")
 ]
 ShardOption = Annotated[
     str | None,
@@ -57,22 +68,29 @@ Places = list[str] | None
 TrainOption = Annotated[
     Places,
     typer.Option("--train", help="Training data: a file, a folder or a glob; may be repeated.", show_default=False),
+    Access.DATA,
 ]
 ValidOption = Annotated[
     Places,
     typer.Option(help="Validation data; default: a tenth of the training data; may be repeated.", show_default=False),
+    Access.DATA,
 ]
 TestOption = Annotated[
-    Places, typer.Option(help="Test data, scored once at the end; may be repeated.", show_default=False)
+    Places,
+    typer.Option(help="Test data, scored once at the end; may be repeated.", show_default=False),
+    Access.DATA,
 ]
 PoolOption = Annotated[
-    Places, typer.Option(help="Texts without labels: a file, a folder or a glob; may be repeated.", show_default=False)
+    Places,
+    typer.Option(help="Texts without labels: a file, a folder or a glob; may be repeated.", show_default=False),
+    Access.DATA,
 ]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
     ),
+    Access.SETTINGS,
 ]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
@@ -86,6 +104,51 @@ class OnceCommand(TyperCommand):
             if count > 1 and not (getattr(option, "multiple", False) or option.is_eager):
                 ctx.fail(f"{option.opts[0]} is given {count} times; expected once")
         return super().parse_args(ctx, args)
+
+
+def accesses(command: Callable[..., Any]) -> dict[str, Access]:
+    """The parameters of a command that name places, with the classes in their annotations."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    notes = {each.name: getattr(each.annotation, "__metadata__", ()) for each in parameters}
+    return {name: note for name, of in notes.items() for note in of if isinstance(note, Access)}
+
+
+def with_checked_outputs(command: Command) -> Command:
+    """The command, which first refuses outputs that are inputs, and files that would be lost."""
+    known = accesses(command)
+
+    @functools.wraps(command)
+    def checked(**values: Any) -> Any:
+        if known:
+            _check(known, values)
+        return command(**values)
+
+    checked.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]
+    return checked  # type: ignore[return-value]
+
+
+def _check(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
+    """Raises EnsueError for the outputs of a command as `check_outputs` does."""
+    given = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in known.items()}
+    by = {access: [given[name] for name in known if known[name] is access and given[name]] for access in Access}
+    named = [*chain.from_iterable(each if isinstance(each, list) else [each] for each in by[Access.FILE])]
+    named += [setting.partition("=")[2].strip(" \"'") for each in by[Access.SETTINGS] for setting in each]
+    recipes = by[Access.RECIPE]
+    data = [*by[Access.DATA], *by[Access.TEXTS], *(name for name in named if name == "-" or isfile(name))]
+    with suppress(EnsueError):  # the command tells what is wrong with a recipe
+        data += [place for name in recipes for place in _read_by(name, [*chain.from_iterable(by[Access.SETTINGS])])]
+    check_streams(data)
+    files, overwrite = by[Access.OUT_FILE], bool(values.get("overwrite"))
+    inputs = [*data, *by[Access.RUN], *filter(isfile, recipes)]
+    check_outputs(inputs, files=files, overwrite=overwrite)
+    if not values.get("resume"):  # the recipe that a run keeps may be that of its next training
+        check_outputs([name for name in inputs if Path(str(name)).name != "recipe.toml"], folders=by[Access.OUT_FOLDER])
+
+
+def _read_by(recipe: str, settings: Sequence[str]) -> list[Any]:
+    from ensue.recipe import read_recipe
+
+    return read_recipe(recipe, settings).inputs
 
 
 def with_settings(

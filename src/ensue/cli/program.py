@@ -18,7 +18,7 @@ from ensue.cli.exchanging import export, import_, push
 from ensue.cli.generating import generate
 from ensue.cli.many_runs import compare, search
 from ensue.cli.measuring import gradients, machine
-from ensue.cli.options import OnceCommand, say
+from ensue.cli.options import OnceCommand, say, with_checked_outputs
 from ensue.cli.serve import serve
 from ensue.cli.training import begin, distill, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
@@ -93,7 +93,8 @@ def command_line(named: str | None = None) -> typer.Typer:
     found.callback()(_options)
     for command in COMMANDS:
         name = command.__name__.rstrip("_")
-        found.command(name, cls=OnceCommand, help=command.__doc__)(command if named in (None, name) else lambda: None)
+        checked = with_checked_outputs(command) if named in (None, name) else lambda: None
+        found.command(name, cls=OnceCommand, help=command.__doc__)(checked)
     return found
 
 

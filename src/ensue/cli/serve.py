@@ -15,13 +15,16 @@ from ensue.console.mistakes import mistake
 from ensue.errors import EnsueError, in_one_line
 from ensue.models.adaptation import Adaptation
 from ensue.notices import say_once
+from ensue.outputs import Access
 
 PACKAGES = ("starlette", "h11", "prometheus_client")
 
 
 @with_settings(Adaptation, after="drain_seconds")
 def serve(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, or hf:NAME; their names are the models' ids.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories, or hf:NAME; their names are the models' ids."), Access.RUN
+    ],
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8000,
     key: Annotated[

@@ -24,6 +24,7 @@ from ensue.cli.processes import among_processes
 from ensue.console.imports import importing_torch
 from ensue.data.files import one_location
 from ensue.errors import EnsueError
+from ensue.outputs import Access, check_outputs
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
 
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
 
 def quickstart(
     text: Annotated[
-        Path | None, typer.Argument(help="A text file; default: English text that Python carries.", show_default=False)
+        Path | None,
+        typer.Argument(help="A text file; default: English text that Python carries.", show_default=False),
+        Access.DATA,
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ...")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ..."), Access.OUT_FOLDER
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of training.")] = 40,
     threads: ThreadsOption = None,
 ) -> None:
@@ -67,11 +72,14 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed.", show_default=False),
+        Access.RECIPE,
     ] = None,
     train: TrainOption = None,
     valid: ValidOption = None,
     test: TestOption = None,
-    out: Annotated[Path | None, typer.Option(help="The run directory; training needs it.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run directory; training needs it.", show_default=False), Access.OUT_FOLDER
+    ] = None,
     settings: SettingsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -113,9 +121,16 @@ def distill(
     teachers: Annotated[
         list[str],
         typer.Argument(help="Runs of classifiers or taggers, or files of answers.", show_default=False),
+        Access.RUN,
     ],
-    recipe: Annotated[str, typer.Argument(help="The student's recipe: a name or a TOML file.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it.", show_default=False)],
+    recipe: Annotated[
+        str, typer.Argument(help="The student's recipe: a name or a TOML file.", show_default=False), Access.RECIPE
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="The student's run directory; its data are beside it.", show_default=False),
+        Access.OUT_FOLDER,
+    ],
     train: TrainOption = None,
     pool: PoolOption = None,
     valid: ValidOption = None,
@@ -139,12 +154,18 @@ def distill(
 
 def begin(
     examples: Annotated[
-        str, typer.Argument(help="A few texts of each label, about eight: a file with labels.", show_default=False)
+        str,
+        typer.Argument(help="A few texts of each label, about eight: a file with labels.", show_default=False),
+        Access.DATA,
     ],
-    pool: Annotated[str, typer.Argument(help="Texts without labels: a file, a folder or a glob.", show_default=False)],
-    vectors: Annotated[Path, typer.Option(help="A run that gives vectors of texts.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The run directory; its data are beside it.", show_default=False)],
-    recipe: Annotated[str, typer.Option(help="The recipe of the classifier.")] = "classify-bag",
+    pool: Annotated[
+        str, typer.Argument(help="Texts without labels: a file, a folder or a glob.", show_default=False), Access.DATA
+    ],
+    vectors: Annotated[Path, typer.Option(help="A run that gives vectors of texts.", show_default=False), Access.RUN],
+    out: Annotated[
+        Path, typer.Option(help="The run directory; its data are beside it.", show_default=False), Access.OUT_FOLDER
+    ],
+    recipe: Annotated[str, typer.Option(help="The recipe of the classifier."), Access.RECIPE] = "classify-bag",
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
     test: TestOption = None,
     settings: SettingsOption = None,
@@ -156,9 +177,10 @@ def begin(
     seen = recipe_of(recipe, settings or [], train=[examples])
     with importing_torch():
         from ensue.annotation.beginning import begun
-        from ensue.annotation.outputs import beside, check_lost, write_lines
+        from ensue.annotation.teachers import beside, write_lines
     first = beside(out, "begun")
-    check_lost([examples, pool, *(test or []), str(vectors)], out, [first], overwrite=overwrite)
+    inputs = [*seen.inputs, pool, test or [], vectors]
+    check_outputs(inputs, files=[first], folders=[out], overwrite=overwrite, are_new=True)
     write_lines(first, begun(str(vectors), seen, pool, count=count, device=device))
     student = recipe_of(recipe, settings or [], test=test)
     _learn([str(first)], student, out, {"pool": str(first)}, overwrite=overwrite, device=device, threads=threads)
@@ -221,7 +243,9 @@ def first_use(task: str, run: Path) -> str:
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this recipe with all its keys.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show this recipe with all its keys.", show_default=False), Access.RECIPE
+    ] = None,
 ) -> None:
     """List the recipes that come with ensue, or show one."""
     from ensue.recipe import read_recipe, recipe_names

@@ -13,6 +13,7 @@ from ensue.cli.options import (
     DeviceOption,
     EncodingOption,
     OneThreadOption,
+    OverwriteOption,
     PrecisionOption,
     RunArgument,
     ShardOption,
@@ -29,6 +30,7 @@ from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.models.adaptation import Adaptation
+from ensue.outputs import Access
 
 
 @with_settings(Adaptation, after="as_json")
@@ -41,21 +43,32 @@ def evaluate(
             help="A text or labeled data: files, folders, globs. Behind a cutter, a tagger's run and then a treebank.",
             show_default=False,
         ),
+        Access.DATA,
     ] = None,
     minimal_pairs: Annotated[
-        Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green).")
+        Path | None,
+        typer.Option(help="Score pairs of sentences (BLiMP, colorless_green)."),
+        Access.DATA,
     ] = None,
     similarity: Annotated[
-        Path | None, typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK).")
+        Path | None,
+        typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."),
+        Access.DATA,
     ] = None,
     senses: Annotated[
-        Path | None, typer.Option(help="Score senses of words, by the nearest examples (CoarseWSD-20).")
+        Path | None,
+        typer.Option(help="Score senses of words, by the nearest examples (CoarseWSD-20)."),
+        Access.DATA,
     ] = None,
     word_in_context: Annotated[
-        Path | None, typer.Option(help="Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE.")
+        Path | None,
+        typer.Option(help="Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
+        Access.DATA,
     ] = None,
     threshold_from: Annotated[
-        Path | None, typer.Option(help="Other pairs, for which the best threshold is looked for.", show_default=False)
+        Path | None,
+        typer.Option(help="Other pairs, for which the best threshold is looked for.", show_default=False),
+        Access.DATA,
     ] = None,
     format: Annotated[
         str | None,
@@ -68,11 +81,14 @@ def evaluate(
     compare: Annotated[
         Path | None,
         typer.Option(help="Another run: test the difference by paired bootstrap.", show_default=False),
+        Access.RUN,
     ] = None,
     errors: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Of a tagger: a table of the words whose label is wrong, to be written."),
+        Access.OUT_FILE,
     ] = None,
+    overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     others: WithOption = None,
     vectors: VectorsOption = None,
@@ -95,7 +111,7 @@ def evaluate(
         raise EnsueError("--word-in-context FILE and --threshold-from FILE go together")
     options: dict[str, Any] = {
         name: value
-        for name, value in (("format", format), ("draws", draws), ("errors", errors))
+        for name, value in (("format", format), ("draws", draws), ("errors", errors), ("overwrite", overwrite or None))
         if value not in (None, "")
     }
     pipeline = load_for(
@@ -140,6 +156,7 @@ def predict(
             help="Texts: files, folders, globs, pipe; default: stdin. Behind a cutter, a tagger's run and then texts.",
             show_default=False,
         ),
+        Access.TEXTS,
     ] = None,
     format: Annotated[
         str | None,
@@ -164,6 +181,7 @@ def predict(
             help="Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not.",
             show_default=False,
         ),
+        Access.DATA,
     ] = None,
     keep_markup: Annotated[
         bool, typer.Option("--keep-markup", help="Of a translator: tags and placeholders come out where they belong.")
@@ -210,13 +228,17 @@ def inspect(
             help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin.",
             show_default=False,
         ),
+        Access.FILE,
     ],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("inspection.html"),
+    out: Annotated[Path, typer.Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
+    overwrite: OverwriteOption = False,
     target: Annotated[
         str | None, typer.Option(help="A target to look at, in place of the model's own output.", show_default=False)
     ] = None,
     beside: Annotated[
-        Path | None, typer.Option(help="Another run of the same task, shown at the side.", show_default=False)
+        Path | None,
+        typer.Option(help="Another run of the same task, shown at the side.", show_default=False),
+        Access.RUN,
     ] = None,
     at: Annotated[
         int | None, typer.Option(help="Why this token was expected, from 1 on; 0: the one behind.", show_default=False)
@@ -243,14 +265,16 @@ def inspect(
         check_same_task(run, beside)
         pipelines.append(load_for("inspect", beside, device, threads, **options))
     given = {name: value for name, value in asked.items() if value is not None}
-    say(f"wrote {write_inspection(pipelines, texts, out, target=target, options=given)}")
+    say(f"wrote {write_inspection(pipelines, texts, out, target=target, overwrite=overwrite, options=given)}")
 
 
 @with_settings(Adaptation, after="beside")
 def score(
     run: RunArgument,
     paths: Annotated[
-        list[str] | None, typer.Argument(help="Text files or a pipe; default: stdin.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Text files or a pipe; default: stdin.", show_default=False),
+        Access.TEXTS,
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="The format of pairs; default: by name and first lines.", show_default=False)
@@ -262,6 +286,7 @@ def score(
     beside: Annotated[
         list[Path] | None,
         typer.Option(help="Of --csv: another run, a column for each; may be repeated.", show_default=False),
+        Access.RUN,
     ] = None,
     others: WithOption = None,
     encoding: EncodingOption = "utf-8",

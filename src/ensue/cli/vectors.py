@@ -11,6 +11,7 @@ from ensue.cli.options import (
     DeviceOption,
     EncodingOption,
     OneThreadOption,
+    OverwriteOption,
     PrecisionOption,
     RunArgument,
     ShardOption,
@@ -19,6 +20,7 @@ from ensue.cli.options import (
 )
 from ensue.data.files import one_location
 from ensue.errors import EnsueError
+from ensue.outputs import Access
 
 
 def embed(
@@ -28,11 +30,14 @@ def embed(
         typer.Argument(
             help="Texts, one on a line: files, folders, globs or a pipe; default: stdin.", show_default=False
         ),
+        Access.TEXTS,
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="A file to write: .npy, .jsonl; of words also .txt, .vec, .bin.", show_default=False),
+        Access.OUT_FILE,
     ] = None,
+    overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text.")] = False,
     pooling: Annotated[
         str | None,
@@ -76,9 +81,12 @@ def neighbors(
         typer.Option(
             "--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated.", show_default=False
         ),
+        Access.DATA,
     ] = None,
     vectors: Annotated[
-        Path | None, typer.Option(help="Their vectors, which embed --out FILE.npy wrote.", show_default=False)
+        Path | None,
+        typer.Option(help="Their vectors, which embed --out FILE.npy wrote.", show_default=False),
+        Access.DATA,
     ] = None,
     near_duplicates: Annotated[
         float | None,

@@ -31,6 +31,7 @@ def write_inspection(
     out: Path,
     *,
     target: str | None = None,
+    overwrite: bool = False,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Inspects the texts of an input ("-": stdin), or what a given `target` is to the models, and writes the page, with
@@ -46,7 +47,7 @@ def write_inspection(
             raise EnsueError(f"the model reads {what}; found {len(read)}")
     given = () if target is None else (target,)
     first, *others = [pipeline.inspect_texts(*read, *given, **options) for pipeline in pipelines]
-    path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out)
+    path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out, overwrite=overwrite)
     return path
 
 

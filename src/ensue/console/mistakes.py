@@ -19,7 +19,7 @@ def mistake(error: BaseException) -> str | None:
     """
     match error:
         case EnsueError():
-            return str(error)
+            return error.in_options()
         case OSError():
             reason = error.strerror or str(error)
             return reason if error.filename is None else f"{error.filename}: {reason}"

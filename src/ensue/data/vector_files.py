@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.errors import DataError, nearest
+from ensue.outputs import written
 from ensue.parsing import shown
 from ensue.text.boundaries import BLANKS
 
@@ -100,11 +101,8 @@ def _collected(rows: Iterable[Row]) -> tuple[list[str], NDArray[np.float32]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        with path.open("wb") as file:
-            yield file
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror})", path) from None
+    with written(path) as partial, partial.open("wb") as file:
+        yield file
 
 
 FORMATS: dict[str, Callable[[Path, Iterable[Row]], int]] = {

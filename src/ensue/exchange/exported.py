@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from ensue.errors import DataError, EnsueError
 from ensue.models.specification import TransformerEncoder
+from ensue.outputs import check_new, written
 from ensue.runs.directory import RunDirectory
 
 ALWAYS = {"dtype": "float32", "torch_dtype": "float32"}
@@ -107,19 +107,26 @@ def head_config(run: RunDirectory, labels: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-@contextmanager
-def new_directory(place: Path, names: Collection[str]) -> Iterator[None]:
-    """Makes the directory, in which files of these `names` are then written.
+def write_directory(
+    place: Path, contents: Mapping[str, bytes | Callable[[Path], object]], *, overwrite: bool = False
+) -> None:
+    """Writes files to a directory, by their names in it; a content may be a function that writes to a path.
 
-    Raises DataError if it holds other files, and for what cannot be written.
+    Raises DataError if it holds other files, and for what cannot be written, and EnsueError for a file that ensue did
+    not write, unless `overwrite`.
     """
+    names = {name.partition("/")[0] for name in contents}
     try:
         if place.exists() and not place.is_dir():
             raise DataError("is a file; --out names a directory", place)
         found = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
         if other := next((name for name in found if name not in names), None):
             raise DataError(f"not empty (it holds {other}); choose another --out", place)
-        place.mkdir(parents=True, exist_ok=True)
-        yield
+        for name in contents:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            check_new(place / name, overwrite=overwrite)
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror})", place) from None
+    for name, content in contents.items():
+        with written(place / name) as partial:
+            partial.write_bytes(content) if isinstance(content, bytes) else content(partial)

@@ -16,7 +16,8 @@ from ensue.errors import EnsueError, nearest
 from ensue.exchange import bert_export, gpt_export
 from ensue.exchange.c.precision import F32, PRECISIONS
 from ensue.exchange.directories import CAUSAL, MASKED, POOLINGS
-from ensue.exchange.exported import CAN, Exported, new_directory
+from ensue.exchange.exported import CAN, Exported, write_directory
+from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
 
@@ -31,6 +32,7 @@ def export_run(
     int8: bool = False,
     embed: bool = False,
     precision: str = F32,
+    overwrite: bool = False,
 ) -> list[str]:
     """Writes a run as a directory for other programs.
 
@@ -39,7 +41,8 @@ def export_run(
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. "c" is a file of C with
     its weights, which are inside of it with `embed`. "web" is this file in WebAssembly, as a page and as a module of
     JavaScript. The `precision` of the matrices of both is "f32", "f16" or "int8". Returns what is worth saying of the
-    files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with other files.
+    files. Raises EnsueError for a run that the format cannot express, and for files that ensue did not write, unless
+    `overwrite`; and DataError for a directory with other files.
     """
     check_path("the run", run)
     check_path("out", out)
@@ -54,26 +57,27 @@ def export_run(
     if precision not in PRECISIONS:
         raise EnsueError(f'no precision "{precision}"; expected one of {", ".join(PRECISIONS)}')
     directory, place = RunDirectory(run), Path(out)
+    check_outputs([directory.path], folders=[place])
     if format == ONNX:
         _check_packages()
         from ensue.exchange.onnx.writing import export_onnx  # noqa: PLC0415 (its packages may not be installed)
 
-        return export_onnx(directory, place, int8=int8)
+        return export_onnx(directory, place, int8=int8, overwrite=overwrite)
     if format == C:
         from ensue.exchange.c.writing import export_c  # noqa: PLC0415 (of one format alone)
 
-        return export_c(directory, place, embed=embed, precision=precision)
+        return export_c(directory, place, embed=embed, precision=precision, overwrite=overwrite)
     if format == WEB:
         from ensue.exchange.c.web import export_web  # noqa: PLC0415 (of one format alone)
 
-        return export_web(directory, place, precision=precision)
+        return export_web(directory, place, precision=precision, overwrite=overwrite)
     exported = _exported(directory)
     files = exported.files | (sentence_files(directory) if format == SENTENCES else {})
-    with new_directory(place, {"model.safetensors", *(name.partition("/")[0] for name in files)}):
-        for name, content in files.items():
-            (place / name).parent.mkdir(exist_ok=True)
-            (place / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        write_tensors(place / "model.safetensors", exported.tensors, {"format": "pt"})
+    contents: dict[str, Any] = {
+        name: (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode() for name, content in files.items()
+    }
+    contents["model.safetensors"] = lambda path: write_tensors(path, exported.tensors, {"format": "pt"})
+    write_directory(place, contents, overwrite=overwrite)
     return []
 
 

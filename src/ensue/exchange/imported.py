@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ensue.errors import DataError, RunError
 from ensue.hub import run_name
+from ensue.outputs import check_outputs
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.card import use
 from ensue.runs.directory import RunDirectory
@@ -68,6 +69,7 @@ def check_tensors(imported: Imported) -> None:
 def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
     """Writes the run directory. Raises RunError for one that is there already, and for other files in it."""
     refuse_hub(out)
+    check_outputs([imported.source, *imported.files], folders=[out])
     check_tensors(imported)
     run = RunDirectory(out)
     _check_place(run, overwrite=overwrite)

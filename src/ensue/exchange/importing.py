@@ -14,6 +14,7 @@ from ensue.exchange.imported import Imported, write_run
 from ensue.exchange.static_vectors import import_vectors
 from ensue.exchange.weight_files import FILE, INDEX, MAX_JSON, shard_names
 from ensue.hub import Repository
+from ensue.outputs import check_outputs
 
 SMALL = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
@@ -34,6 +35,7 @@ def import_run(path: str | Path, out: str | Path, *, overwrite: bool = False) ->
     """
     check_path("the model", path)
     check_path("out", out)
+    check_outputs([path], folders=[out])
     repository = Repository.parse(path)
     imported = read_model(Path(path)) if repository is None else _of_hub(repository)
     write_run(imported, out, overwrite=overwrite)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ensue.errors import EnsueError, nearest
 from ensue.inspection.gradients import EncoderGradients, Norms
+from ensue.outputs import written
 from ensue.runs.pictures import picture
 
 SUFFIXES = (".png", ".svg")
@@ -24,15 +25,9 @@ LABEL_HEIGHT = 0.055
 
 
 def checked_picture_path(path: Path) -> Path:
-    """`path`, if a picture can be written there. Raises `EnsueError` for another suffix and a folder that does not
-    exist.
-    """
+    """`path`, if a picture can be written there. Raises `EnsueError` for another suffix."""
     if path.suffix.lower() not in SUFFIXES:
         raise EnsueError(f"{path}: a picture is .png or .svg{nearest(path.suffix, SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise EnsueError(f"{path}: no folder {path.parent}")
-    if path.is_dir():
-        raise EnsueError(f"{path}: is a folder")
     return path
 
 
@@ -47,15 +42,12 @@ def draw_gradients(found: Sequence[EncoderGradients], path: Path, *, steps: int)
         panels.append((f"after {steps:,} steps of training", trained))
     names = [each.encoder for each in found]
     limits = _limits([norms for _, lines in panels for norms in lines])
-    try:
-        with picture(path, (1.0 + 4.6 * len(panels), 4.4)) as figure:
-            axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-            for place, (title, lines) in zip(axes, panels, strict=True):
-                place.set(title=title, xlabel="positions back from the last", yscale="log", ylim=limits)
-                _draw_lines(place, names, lines, limits)
-            axes[0].set_ylabel("norm of ∂loss/∂h")
-    except OSError as error:
-        raise EnsueError(f"{path}: the picture cannot be written: {error.strerror or error}") from error
+    with written(path) as partial, picture(partial, (1.0 + 4.6 * len(panels), 4.4)) as figure:
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for place, (title, lines) in zip(axes, panels, strict=True):
+            place.set(title=title, xlabel="positions back from the last", yscale="log", ylim=limits)
+            _draw_lines(place, names, lines, limits)
+        axes[0].set_ylabel("norm of ∂loss/∂h")
 
 
 def _limits(lines: Sequence[Norms]) -> tuple[float, float]:

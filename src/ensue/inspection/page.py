@@ -15,6 +15,7 @@ from markupsafe import Markup
 from ensue.errors import EnsueError, listed
 from ensue.inspection.markup import drawn, escaped, file_text
 from ensue.inspection.numbers import as_json
+from ensue.outputs import check_new, written
 from ensue.runs.pictures import Grid, Lines
 from ensue.version import VERSION
 
@@ -166,14 +167,14 @@ class Inspection:
         """The numbers of `view` as JSON values."""
         return as_json(self.view)
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the page. Raises EnsueError if that is not possible."""
-        path = Path(path)
-        try:
-            path.write_text(self.page, encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise EnsueError(f"{path}: the page cannot be written: {error.strerror or error}") from error
-        return path
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Writes the page. Raises EnsueError if that is not possible, and for a file that ensue did not write, unless
+        `overwrite`.
+        """
+        check_new(path, overwrite=overwrite)
+        with written(path) as partial:
+            partial.write_text(self.page, encoding="utf-8", newline="\n")
+        return Path(path)
 
     def _repr_html_(self) -> str:
         frame = "width:100%;height:80vh;border:0"

@@ -272,6 +272,13 @@ class Recipe(Table):
         return getattr(self, "encoder", None)
 
     @property
+    def inputs(self) -> list[Any]:
+        """The locations of all that a run of this recipe reads."""
+        values = self.values()
+        places = ("data.train", "data.valid", "data.test", "data.teacher", "features.vectors")
+        return [*filter(None, map(values.get, places)), *self.origins]
+
+    @property
     def origins(self) -> tuple[str, ...]:
         """The directories of the runs from which it begins."""
         origin = getattr(self.layers, "origin", "") if self.begins else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,14 +65,6 @@ def origins_in(run: RunDirectory) -> list[Origin]:
         run.manifest.check(_manifest_of(number))
         found.append(Origin(copy, entry["path"], entry["sha256"]))
     return found
-
-
-def check_not_own(run: RunDirectory, paths: Sequence[str]) -> None:
-    """Raises RunError if a run would begin from itself, or from what is inside of it."""
-    own = os.path.realpath(run.path)  # as Path.resolve, but a circle of links is no error here
-    for path in paths:
-        if own in (found := os.path.realpath(path), *map(str, Path(found).parents)):
-            raise RunError(f"{run.path}: cannot begin from itself ({path} is an origin in the recipe)")
 
 
 def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str, Any]]:

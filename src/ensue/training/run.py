@@ -20,13 +20,14 @@ from torch import nn
 
 from ensue.errors import RecipeError, RunError
 from ensue.models.modules import count_parameters
+from ensue.outputs import check_outputs
 from ensue.parsing import asked
 from ensue.ranks import Ranks, ranks, together
 from ensue.recipe import BUDGETS, Recipe, going_on
 from ensue.runs.card import write_card
 from ensue.runs.directory import RunDirectory
 from ensue.runs.hub import refuse_hub
-from ensue.runs.origin import check_not_own, copy_origins
+from ensue.runs.origin import copy_origins
 from ensue.runs.pictures import draw_curve, made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
@@ -169,6 +170,8 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
         raise RunError(f"{run.path}: is a file; --out names a directory")
     if resume and overwrite:
         raise RunError("--resume goes on with a run and --overwrite removes it; choose one")
+    if recipe is not None and not resume:
+        check_outputs(recipe.inputs, folders=[run.path])
     if other := run.holds_other_things():
         raise RunError(f"{run.path}: not empty and not a run directory (it holds {other}); choose another --out")
     if run.exists and not overwrite:
@@ -178,7 +181,6 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
         return run.recipe if recipe is None else _continued(run, recipe)
     if recipe is None:
         raise RunError(f"{run.path}: no run to go on with")
-    check_not_own(run, recipe.origins)
     return recipe
 
 

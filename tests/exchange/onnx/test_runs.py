@@ -224,9 +224,9 @@ def test_what_cannot_be_exported_is_refused(names: Path, tmp_path: Path) -> None
     with pytest.raises(EnsueError, match="int8 is for the format onnx"):
         export_run(names, tmp_path / "out", "huggingface", int8=True)
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"not empty \(it holds file\); choose another --out"):
+    with pytest.raises(DataError, match=r"not empty \(it holds file\); choose another out"):
         export_run(names, tmp_path, "onnx")
-    with pytest.raises(DataError, match="is a file; --out names a directory"):
+    with pytest.raises(DataError, match="is a file; out names a directory"):
         export_run(names, tmp_path / "file", "onnx")
     assert not (tmp_path / "out").exists()
 

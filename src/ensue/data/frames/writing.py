@@ -50,7 +50,7 @@ def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
         raise DataError(said, path)
 
 
-def written(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
+def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
     """One series or more, each (T, d), as the content of a file with this suffix. Raises DataError for another suffix,
     and for series of different lengths in a `.npy` file.
     """

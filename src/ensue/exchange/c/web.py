@@ -17,7 +17,8 @@ from markupsafe import Markup
 
 from ensue.errors import EnsueError
 from ensue.exchange.c.precision import F32
-from ensue.exchange.c.writing import card_of, filled, license_in, name_for, printed, put
+from ensue.exchange.c.writing import card_of, filled, license_in, name_for, printed
+from ensue.exchange.exported import write_directory
 from ensue.inspection.markup import drawn, file_text
 from ensue.runs.directory import RunDirectory
 from ensue.version import VERSION, package_file, package_text
@@ -91,7 +92,7 @@ PAGES = {
 }
 
 
-def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[str]:
+def export_web(run: RunDirectory, out: Path, *, precision: str = F32, overwrite: bool = False) -> list[str]:
     """Writes a run as a page and a module, and returns lines about what was written. Matrices and tables are kept in
     one of the `PRECISIONS`; what that changes is measured.
 
@@ -102,7 +103,7 @@ def export_web(run: RunDirectory, out: Path, *, precision: str = F32) -> list[st
     page_of(run)
     check_compiler()
     contents, notes = page_files(run, name, compiled, precision)
-    put(contents, out)
+    write_directory(out, contents, overwrite=overwrite)
     size = sum(map(len, contents.values()))
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
 

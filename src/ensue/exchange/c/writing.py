@@ -20,7 +20,7 @@ from ensue.exchange.c.tagging import tagger_parts
 from ensue.exchange.c.tokens import lexer_pieces, symbol, token_texts
 from ensue.exchange.c.transducing import transducer_parts
 from ensue.exchange.c.transformer import transformer_parts
-from ensue.exchange.exported import new_directory
+from ensue.exchange.exported import write_directory
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.text.tokenizer import Tokenizer
@@ -48,7 +48,9 @@ _TAKEN = re.compile(
 """Files beside a model, targets of CMake, libraries and headers, and beginnings of names inside of the C file."""
 
 
-def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: str = F32) -> list[str]:
+def export_c(
+    run: RunDirectory, out: Path, *, embed: bool = False, precision: str = F32, overwrite: bool = False
+) -> list[str]:
     """Writes a run as C, and returns lines about what was written. With `embed` the weights are inside of the C file.
     Matrices and tables are kept in one of the `PRECISIONS`; what that changes is measured.
 
@@ -57,7 +59,7 @@ def export_c(run: RunDirectory, out: Path, *, embed: bool = False, precision: st
     name = name_for(out)
     contents, usage, _, notes = printed(run, name, embed=embed, precision=precision)
     contents["README.md"] = _readme(run, name, usage, card_of(run), embed, notes).encode()
-    put(contents, out)
+    write_directory(out, contents, overwrite=overwrite)
     size = sum(map(len, contents.values()))
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
 
@@ -104,13 +106,6 @@ def license_in(card: str) -> str:
     """The license that a card names, or that it names none."""
     found = _CARD.search(card)
     return found[1] if found else "not named in the card of the run; ask who made it before you pass it on"
-
-
-def put(contents: dict[str, bytes], out: Path) -> None:
-    """Writes files to a new directory. Raises DataError for one with other files."""
-    with new_directory(out, contents):
-        for file, content in contents.items():
-            (out / file).write_bytes(content)
 
 
 def written(

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from ensue.errors import EnsueError
-from ensue.exchange.exported import new_directory
+from ensue.exchange.exported import write_directory
 from ensue.exchange.onnx.checking import check, differences
 from ensue.exchange.onnx.functions import traced
 from ensue.exchange.onnx.graph import Unexportable
@@ -31,7 +32,7 @@ _OURS = re.compile(r"^( *)(from|import) ensue(?=\.)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.MULTILINE)
 
 
-def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str]:
+def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False, overwrite: bool = False) -> list[str]:
     """Writes a run as ONNX, and returns a line about each graph, and one about what the program needs.
 
     Each is compared with the model, at several sizes, before anything is written. With `int8`, the matrices are whole
@@ -45,14 +46,12 @@ def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str
     except Unexportable as reason:
         raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
     texts = _texts(portable)
-    with new_directory(out, {*graphs, *(name.partition("/")[0] for name in texts)}):
-        for name, text in texts.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(text, encoding="utf-8")
-        for name, (graph, difference) in graphs.items():
-            onnx.save(graph, out / name)
-            size = (out / name).stat().st_size
-            notes.append(f"{out / name}: {size:,} bytes; at most {difference:.1g} from the model's numbers")
+    contents: dict[str, Any] = {name: text.encode() for name, text in texts.items()}
+    contents |= {name: partial(onnx.save, graph) for name, (graph, _) in graphs.items()}
+    write_directory(out, contents, overwrite=overwrite)
+    for name, (_, difference) in graphs.items():
+        size = (out / name).stat().st_size
+        notes.append(f"{out / name}: {size:,} bytes; at most {difference:.1g} from the model's numbers")
     packages = " ".join(texts[REQUIREMENTS].split())
     return [*notes, f"{out / PROGRAM} needs {packages}: pip install -r {shlex.quote(str(out / REQUIREMENTS))}"]
 

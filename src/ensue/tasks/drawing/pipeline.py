@@ -19,8 +19,8 @@ from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection
 from ensue.models.modules import device_of
 from ensue.models.painter import ImageSize, Painter
+from ensue.outputs import check_outputs, written
 from ensue.runs.directory import RunDirectory
-from ensue.runs.weights import written_beside
 from ensue.tasks.contract.chunks import check_generated
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.task import NamedScores
@@ -74,13 +74,16 @@ class DrawingPipeline(Pipeline):
         return canvases if size.colors > 1 else canvases[..., 0]
 
     def generate_into(
-        self, out: str | Path, *, samples: int = 16, frames: int | None = None, seed: int | None = None
-    ) -> str:
+        self, out: str | Path, *, samples: int = 16, frames: int | None = None, seed: int | None = None,
+        overwrite: bool = False,
+    ) -> str:  # fmt: skip
         """Writes samples as a picture, a tile for each; in a `.gif` or `.apng` they are painted before one's eyes. With
         `frames`, a picture has a row for each sample, with so many states of its canvas, and an animation has so many.
-        Returns what was written. Raises EnsueError for a suffix that is none of a picture.
+        Returns what was written. Raises EnsueError for a suffix that is none of a picture, and for a file that
+        ensue did not write, unless `overwrite`.
         """
         check_picture(out)
+        check_outputs([self.run or ""], files=[out], overwrite=overwrite)
         if frames is not None:
             check_whole("frames", frames, 1, 1_000_000)
         if seed is None:
@@ -200,8 +203,5 @@ def _save(path: Path, pictures: list[NDArray[np.uint8]]) -> None:
     if is_animated(path):
         durations = [max(20, round(1000 * SECONDS / len(pictures)))] * len(others) + [round(1000 * LAST)]
         animation = {"save_all": True, "append_images": others, "duration": durations, "loop": 0}
-    try:
-        with written_beside(path) as partial:
-            first.save(partial, Image.registered_extensions()[path.suffix.lower()], **animation)
-    except OSError as error:
-        raise EnsueError(f"{path}: the picture cannot be written: {error.strerror or error}") from error
+    with written(path) as partial:
+        first.save(partial, Image.registered_extensions()[path.suffix.lower()], **animation)

@@ -17,15 +17,15 @@ from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.files import Location
 from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.stored import FrameRows
-from ensue.data.frames.writing import check_writable, written
-from ensue.errors import DataError, EnsueError
+from ensue.data.frames.writing import check_writable, content_of
+from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
-from ensue.runs.weights import written_beside
+from ensue.outputs import check_outputs, written
 from ensue.tasks.contract.chunks import WHOLE, Shard, check_generated, most_read
 from ensue.tasks.contract.portable import (
     Portable,
@@ -116,25 +116,23 @@ class FramePredictionPipeline(FramesPipeline):
         samples: int = 1,
         temperature: float = 1.0,
         seed: int | None = None,
+        overwrite: bool = False,
     ) -> str:
         """`generate` into a file: .npz, .npy or .csv, or a picture. `prompt` names a file with one series. Returns what
-        it wrote.
+        it wrote. Raises EnsueError for a file that ensue did not write, unless `overwrite`.
         """
         check_path("the file to write", out)
         path, shape = Path(out), self.seen.shape
         check_writable(path, others=PICTURES)
+        check_outputs([self.run or "", prompt], files=[path], overwrite=overwrite)
         begin = self.only(prompt) if prompt else None
         series = self._generated(begin, frames, samples, temperature, seed)
         what = f"{samples:,} series"
-        try:
+        with written(path) as partial:
             if path.suffix in PICTURES:
-                what = draw_series(path, series, given=len(begin.frames) if begin else 0, columns=shape.columns)
+                what = draw_series(partial, series, given=len(begin.frames) if begin else 0, columns=shape.columns)
             else:
-                content = written(path, series, columns=shape.columns, rate=shape.rate)
-                with written_beside(path) as partial:
-                    partial.write_bytes(content)
-        except OSError as error:
-            raise DataError(f"cannot be written ({error.strerror})", out) from None
+                partial.write_bytes(content_of(path, series, columns=shape.columns, rate=shape.rate))
         return f"wrote {what} of {len(series[0]):,} frames to {out}"
 
     def predict(self, texts: Iterable[Any]) -> list[NextFrame]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_texts, check_whole
 from ensue.data.compact_texts import Ragged, StringColumn
-from ensue.data.files import Location, locations_in, one_location
+from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.sentences.formats import PlainText, format_class
@@ -28,6 +28,7 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
+from ensue.outputs import check_outputs
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.labeling.data import label_rows, read_passages
@@ -200,17 +201,17 @@ class LabelingPipeline(WordPipeline):
         return format.write(answer.sentence, answer.labels, column)
 
     def evaluate(
-        self, data: Location, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None
-    ) -> LabelingScores:
+        self, data: Location, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None,
+        overwrite: bool = False,
+    ) -> LabelingScores:  # fmt: skip
         """The scores on a file of labeled sentences. The words whose label is wrong are written to the table `errors`.
 
-        Raises EnsueError if that cannot be written, or is the file that is read.
+        Raises EnsueError if that cannot be written, is read, or is there already, unless `overwrite`.
         """
         answers = self._answers(data, format, encoding)
         if errors is None:
             return scores_of(self.labels, (judged for _, judged in answers))
-        if Path(errors).resolve() in {Path(name).resolve() for name in locations_in(one_location(data))}:
-            raise EnsueError(f"{errors}: is the file that is read; expected another one for the mistakes")
+        check_outputs([data, self.run or ""], files=[errors], overwrite=overwrite)
         return scores_of(self.labels, with_mistakes(answers, Path(errors)))
 
     def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:

@@ -30,6 +30,7 @@ from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import Words
+from ensue.outputs import written
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.labeling.decoding import Passages, placed
 from ensue.text.label_columns import LabelColumns, TaggerLabels
@@ -89,16 +90,13 @@ def with_mistakes(answers: Iterable[tuple[Sentence, Judged]], path: Path) -> Ite
     """The right and the said labels of sentences as they come, while the wrong ones are written to `path`, with tabs
     between the columns. `place` is the file and the line where the sentence begins.
 
-    Raises EnsueError if the file cannot be written.
+    Raises DataError if the file cannot be written.
     """
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            file.write("\t".join(COLUMNS) + "\n")
-            for sentence, judged in answers:
-                file.writelines(_rows(sentence, judged))
-                yield judged
-    except OSError as error:
-        raise EnsueError(f"{path}: cannot be written ({error.strerror or error})") from error
+    with written(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        file.write("\t".join(COLUMNS) + "\n")
+        for sentence, judged in answers:
+            file.writelines(_rows(sentence, judged))
+            yield judged
 
 
 def _rows(sentence: Sentence, judged: Judged) -> Iterator[str]:

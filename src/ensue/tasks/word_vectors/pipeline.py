@@ -25,6 +25,7 @@ from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
+from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, unit_vectors
 from ensue.tasks.vectors.word_table import Neighbor, WordTable
@@ -164,11 +165,14 @@ class WordVectorsPipeline(TextVectors):
             return f"Spearman's rank correlation of cosines, on {scores.covered:,} of {scores.pairs:,} pairs"
         return f"3CosAdd over {len(self.words):,} words, on {scores.covered:,} of {scores.questions:,} questions"
 
-    def export(self, path: str | Path, format: str = "word2vec") -> None:
-        """Writes the words and their vectors to a file that gensim, fastText and others read."""
+    def export(self, path: str | Path, format: str = "word2vec", *, overwrite: bool = False) -> None:
+        """Writes the words and their vectors to a file that gensim, fastText and others read. Raises EnsueError for a
+        file that ensue did not write, unless `overwrite`.
+        """
         check_path("the file", path)
         if format not in FORMATS:
             raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')
+        check_outputs([self.run or ""], files=[path], overwrite=overwrite)
         write_word2vec(Path(path), self.words, self.table.vectors, binary=FORMATS[format])
 
     def words_of(self, text: str) -> list[str]:

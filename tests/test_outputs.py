@@ -1,0 +1,198 @@
+"""Files that are written are complete or as they were; and in Python no output is an input."""
+
+import inspect
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ensue
+from ensue.errors import DataError, EnsueError, RunError
+from ensue.inspection.page import Inspection
+from ensue.outputs import check_new, check_outputs, written
+from ensue.sklearn import Tagger, TextClassifier
+from ensue.tasks.drawing.pipeline import DrawingPipeline
+from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
+from pages import REPOSITORY
+
+
+def write_half(path: Path, error: type[BaseException]) -> None:
+    with written(path) as new:
+        new.write_text("half")
+        raise error
+
+
+def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    with written(path) as new:
+        new.write_text("new")
+        assert (path.read_text(), new.suffix, new.parent) == ("old", ".txt", tmp_path)
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            write_half(path, error)
+    assert (path.read_text(), [*tmp_path.iterdir()]) == ("new", [path])
+
+
+def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with written(tmp_path / "a") as new:
+            new.write_text("a")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_links_lead_to_the_file_and_other_names_keep_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("old")
+    os.link(tmp_path / "data", tmp_path / "hard")
+    (tmp_path / "soft").symlink_to("data")
+    with written(tmp_path / "soft") as new:
+        new.write_text("new")
+    assert (tmp_path / "soft").is_symlink()
+    assert [(tmp_path / name).read_text() for name in ("data", "soft", "hard")] == ["new", "new", "old"]
+
+
+def test_pipes_devices_and_descriptors_are_written_to_as_they_are(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        check_new(path, overwrite=False)
+        with written(path) as new:
+            assert new == path
+            new.write_text("text")
+    reader.join()
+    assert read == ["text"]
+    program = "from ensue.outputs import *\nwith written('/dev/stdout') as path: path.open('a').write('b')"
+    with (tmp_path / "log").open("a") as log:
+        log.write("a")
+        log.flush()
+        subprocess.run([sys.executable, "-c", program], stdout=log, check=True)
+    assert (tmp_path / "log").read_text() == "ab"
+    with pytest.raises(DataError, match=r"/dev/full: cannot be written \(No space"), written("/dev/full") as path:
+        path.write_text("text")
+
+
+def test_a_file_of_ones_own_is_replaced_until_somebody_changes_it(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for text in ("one", "two"):
+        check_new(path, overwrite=False)
+        with written(path) as new:
+            new.write_text(text)
+    path.write_text("mine")
+    with pytest.raises(EnsueError, match=r"a: is there already; overwrite=True replaces it$"):
+        check_new(path, overwrite=False)
+    check_new(path, overwrite=True)
+    path.write_text("")
+    check_new(path, overwrite=False)
+
+
+def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("a")
+    with pytest.raises(EnsueError, match="two outputs are this file"):
+        check_outputs([], files=[tmp_path / "a", tmp_path / "link"])
+    check_outputs(["-", "", "hf:me/x", "no/such/*"], files=["/dev/null", "/dev/null", tmp_path / "a"])
+
+
+def of_run(run: str) -> Any:
+    return SimpleNamespace(run=run, seen=SimpleNamespace(shape=None), _answers=lambda *_: ())
+
+
+def fitted(estimator: type[Any], texts: Any, labels: Any, read: str, out: str) -> None:
+    estimator(settings={"data.valid": read}, out=out).fit(texts, labels)
+
+
+def public() -> dict[str, Callable[..., Any]]:
+    """The functions and methods of the page of the Python interface."""
+    found = {}
+    for module, name, members in re.findall(
+        r"auto(?:function|class):: ([\w.]+)\.(\w+)(?:\n   :members: ([\w, \n]+?)\n(?!      ))?", PAGE
+    ):
+        value = getattr(__import__(module, fromlist=[name]), name)
+        names = re.findall(r"\w+", members) if inspect.isclass(value) else []
+        found |= {name: value} | {f"{name}.{member}": getattr(value, member) for member in names}
+    return found
+
+
+PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
+WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
+    "train": (lambda read, out: ensue.train("char-lstm", train=read, out=out, overwrite=True), True),
+    "distill": (lambda read, out: ensue.distill(read, "classify-bag", pool=read, out=out, overwrite=True), True),
+    "import_run": (lambda read, out: ensue.import_run(read, out, overwrite=True), True),
+    "export_run": (lambda read, out: ensue.export_run(read, out, overwrite=True), True),
+    "TextClassifier": (partial(fitted, TextClassifier, ["a", "b"], ["x", "y"]), True),
+    "Tagger": (partial(fitted, Tagger, [["a"], ["b"]], [["x"], ["y"]]), True),
+    "LabelingPipeline.evaluate": (
+        lambda read, out: LabelingPipeline.evaluate(of_run(""), read, errors=out, overwrite=True), False
+    ),
+    "FramePredictionPipeline.generate_into": (
+        lambda read, out: FramePredictionPipeline.generate_into(
+            of_run(""), Path(f"{out}"), prompt=read, overwrite=True
+        ), False,
+    ),
+    "DrawingPipeline.generate_into": (
+        lambda read, out: DrawingPipeline.generate_into(of_run(read), out, overwrite=True), False
+    ),
+    "WordVectorsPipeline.export": (
+        lambda read, out: WordVectorsPipeline.export(of_run(read), out, overwrite=True), False
+    ),
+}  # fmt: skip
+"""Calls that read a place and write another one, and whether that is a folder."""
+
+
+def test_each_public_function_that_writes_is_tried() -> None:
+    arguments = {name: {*inspect.signature(each).parameters} for name, each in public().items() if callable(each)}
+    found = {name for name, known in arguments.items() if known & {"out", "errors", "overwrite"}}
+    assert found == {"Inspection.save", *WRITERS}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_output_is_never_an_input(name: str, tmp_path: Path) -> None:
+    call, is_folder = WRITERS[name]
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.png").write_text("a")
+    os.link(data / "a.png", tmp_path / "hard.png")
+    (tmp_path / "soft.png").symlink_to(data / "a.png")
+    pairs = [(data, data / "new.png")]
+    if is_folder:
+        pairs += [(data / "a.png", data), (tmp_path / "soft.png", data)]
+    else:
+        pairs += [(data / "a.png", tmp_path / link) for link in ("hard.png", "soft.png")]
+    for read, out in pairs:
+        with pytest.raises(EnsueError, match="which is read; choose another place"):
+            call(str(read), str(out))
+        assert [(path.name, path.read_text()) for path in data.iterdir()] == [("a.png", "a")]
+
+
+def test_a_page_replaces_no_file_of_others(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("mine")
+    page = Inspection("a", None)
+    with pytest.raises(EnsueError, match="overwrite=True replaces it"):
+        page.save(tmp_path / "a.html")
+    for overwrite in (True, False):
+        page.save(tmp_path / "a.html", overwrite=overwrite)
+
+
+def test_messages_speak_of_arguments_in_python_and_of_options_on_the_command_line() -> None:
+    error = RunError("a--out: --resume goes on, --overwrite removes it; choose another --out; --set data.x=y skips")
+    assert str(error) == (
+        'a--out: resume=True goes on, overwrite=True removes it; choose another out; settings={"data.x": "y"} skips'
+    )
+    assert error.in_options().startswith("a--out: --resume goes on, --overwrite")
