@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,33 @@ def test_what_is_freed_is_kept_where_this_is_asked_for() -> None:
 def test_without_glibc_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     assert not processor.keep_freed_memory()
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/\n", {"memory.max": "1500000000"}, ["1500000000"]),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "7"}, ["7", "max"]),
+        ("4:memory:/c\n0::/\n", {"memory/memory.limit_in_bytes": "9"}, ["9"]),
+        ("damaged", {}, []),
+    ],
+    ids=["a container", "nested", "version 1", "damaged"],
+)
+def test_limits_of_control_groups(groups: str, files: dict[str, str], expected: list[str], tmp_path: Path) -> None:
+    """The memory of a container is that of its group: what takes more is killed without a word."""
+    (tmp_path / "cgroup").write_text(groups)
+    for name, content in files.items():
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    found = processor.control_group(
+        "memory.max", "memory.limit_in_bytes", of=tmp_path / "cgroup", root=tmp_path / "root"
+    )
+    assert sorted(found) == expected
+
+
+def test_cores_and_memory_are_bounded_by_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"cpu.max": ["50000 100000", "max 100000"], "memory.max": ["1000", "max"]}
+    monkeypatch.setattr(processor, "control_group", lambda *files: limits[files[0]])
+    assert processor.cores() == 1
+    assert processor.memory() == 1000

@@ -8,6 +8,7 @@ import os
 import platform
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 Precision = Literal["float32", "bfloat16"]
@@ -30,15 +31,42 @@ def features() -> frozenset[str]:
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use: its affinity, bounded by the quota of its control group."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [int(quota) / int(period) for quota, period in map(str.split, control_group("cpu.max")) if quota != "max"]
+    return max(1, min([available, *map(math.ceil, quotas)]))
 
 
 def memory() -> float:
-    """The machine's memory in bytes; infinite if the system does not tell it."""
+    """Return the bytes of memory that this process may use: the machine's, bounded by the limits of its control group.
+
+    Infinite if the system does not tell it.
+    """
+    limits = [float(limit) for limit in control_group("memory.max", "memory.limit_in_bytes") if limit != "max"]
     with suppress(ValueError, OSError, AttributeError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return math.inf
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(limits, default=math.inf)
+
+
+def control_group(*files: str, of: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[str]:
+    """Return the contents of these files in the control groups of this process and in all groups around them.
+
+    Args:
+        files: Names of the files, `memory.max` for example, of either version of control groups.
+        of: The file with a line `NUMBER:CONTROLLER:PATH` for each group.
+        root: Where the groups are mounted; a container sees its own group there.
+    """
+    paths = set[Path]()
+    with suppress(OSError, ValueError):
+        for line in of.read_text(encoding="utf-8").splitlines():
+            _, controller, place = line.split(":", 2)
+            group = root / controller / place.lstrip("/")
+            paths |= {folder / file for folder in (group, *group.parents) for file in files}
+    values = []
+    for path in paths:
+        with suppress(OSError, UnicodeError):
+            values.append(path.read_text(encoding="utf-8").strip())
+    return values
 
 
 def _said(key: str) -> str:

@@ -56,6 +56,31 @@ def test_a_file_that_is_cut_off(weights: Path, share: float) -> None:
     assert "weights.hdf5" in refused(weights)
 
 
+@pytest.mark.parametrize("storage", ["external", "virtual"])
+def test_arrays_in_other_files_are_not_read(weights: Path, storage: str) -> None:
+    """They would put any file of the user into the run, and a pipe would be waited for."""
+    secret = weights.parent / "secret"
+    secret.write_bytes(bytes(16))
+    with h5py.File(weights, "a") as file:
+        if storage == "external":
+            file.create_dataset("CNN/b_cnn_0", shape=(2,), dtype="f4", external=[(str(secret), 0, 8)])
+        else:
+            layout = h5py.VirtualLayout((2,), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "x", (2,))
+            file.create_virtual_dataset("CNN/b_cnn_0", layout)
+    assert "CNN/b_cnn_0: its numbers are in another file" in refused(weights)
+
+
+def test_deep_groups_and_links_are_bounded(weights: Path) -> None:
+    with h5py.File(weights, "a") as file:
+        file["loop"] = h5py.SoftLink("/")
+        file["elsewhere"] = h5py.ExternalLink("other.hdf5", "/")
+    assert "array" in refused(weights)
+    with h5py.File(weights, "a") as file:
+        file["again"] = file["/"]
+    assert "groups nested more than 16 deep" in refused(weights)
+
+
 def test_arrays_that_are_larger_than_the_file(weights: Path) -> None:
     with h5py.File(weights, "w") as file:
         file.create_dataset("char_embed", shape=(261, 1 << 40), dtype="f4", chunks=(1, 1 << 10))

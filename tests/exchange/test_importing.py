@@ -285,7 +285,7 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
     [
         ("no weights", "no weights: expected model.safetensors"),
         ("pickled", "pytorch_model.bin: pickled weights can run code and are not read; transformers converts them"),
-        ("a pipe", "no weights: expected model.safetensors"),
+        ("a pipe", "model.safetensors: neither a file nor a folder"),
         ("vocabulary is a folder", "vocab.txt: cannot be read (Is a directory)"),
         (
             "flat",

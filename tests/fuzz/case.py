@@ -33,7 +33,11 @@ class Case:
     modes: dict[Path, int] = field(default_factory=dict)
     """What the command may do with these paths, which it does not do as root."""
     patience: float = 60
-    """Seconds that it may wait; one that computes is stopped sooner, by `process.CPU_SECONDS`."""
+    """Seconds that it may wait; one that computes is stopped sooner, by `cpu_seconds`."""
+    cpu_seconds: int | None = None
+    """Seconds of processor time; `process.CPU_SECONDS` for None."""
+    peak_mib: int | None = None
+    """Memory beyond what it began with; `verdict.PEAK_MIB` for None."""
     may_change: set[str] = field(default_factory=set)
     """The names in the folder that the command may write to when it ends well."""
     may_talk: bool = False

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 from fuzz import (
+    bombs,
     command_lines,
     data_files,
     exchanged_models,
@@ -31,12 +32,14 @@ KINDS: dict[str, Callable[[Random, Case, Material], None]] = {
     "glimpses": frame_models.glimpses,
     "paintings": frame_models.paintings,
     "series": frame_models.series,
+    "bomb": bombs.arrange,
 }
 TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 3
 TURNS[8] = "stream"
 TURNS[11] = "exchange"
 TURNS[13] = "frames"
 TURNS[16] = "recipe"
+TURNS[14] = "bomb"
 TURNS[20], TURNS[22], TURNS[25], TURNS[27] = "series", "captions", "glimpses", "paintings"
 ENDLESS = ("/dev/zero", "/dev/full")
 

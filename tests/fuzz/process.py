@@ -58,7 +58,8 @@ def _prepare(case: Case) -> None:
     with open("/proc/self/statm") as sizes:
         pages = int(sizes.read().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_BYTES,) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 2))
+    seconds = CPU_SECONDS if case.cpu_seconds is None else case.cpu_seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for descriptor, kind in enumerate(case.streams):

@@ -14,7 +14,7 @@ import pytest
 import ensue.console.data_summary  # what every case would import
 import ensue.data.detection.kind
 from conftest import REPOSITORY
-from fuzz import data_files, process, recipes
+from fuzz import bombs, data_files, process, recipes
 from fuzz.case import Case
 from fuzz.command_lines import promises_json
 from fuzz.material import Material
@@ -147,6 +147,27 @@ def test_nothing_is_found_in_a_few_cases(numbers: range, tmp_path: Path) -> None
         arrange(Random(number), case, Material(tmp_path, []))
         cases.append(case)
     assert judged(*cases) == [None] * len(numbers)
+
+
+def bomb(folder: Path, name: str, size: int = bombs.LARGEST) -> Case:
+    case = Case(name, folder / name)
+    case.folder.mkdir()
+    bombs.put(case, name, size)
+    return case
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", bombs.NAMES)
+def test_shape_bombs_take_bounded_time_and_memory(name: str, tmp_path: Path) -> None:
+    assert judged(bomb(tmp_path, name)) == [None]
+
+
+@pytest.mark.slow
+def test_a_reader_without_bounds_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.data.lines.MAX_COLUMNS", 1 << 30)
+    monkeypatch.setattr("ensue.data.decoding.MAX_RATIO", 1 << 30)
+    findings = judged(bomb(tmp_path, "width.conll"), bomb(tmp_path, "rows.csv.gz"))
+    assert [finding and finding.what for finding in findings] == ["hang", "hang"]
 
 
 @pytest.mark.slow

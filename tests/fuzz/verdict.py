@@ -52,7 +52,7 @@ def _faults(outcome: Outcome) -> Iterator[str]:
         yield last if ": " in last else f"{last}: "
     if status not in (0, 2):
         yield f"status {status}: {_last_line(err)}"
-    if outcome.peak_mib > PEAK_MIB:
+    if outcome.peak_mib > (PEAK_MIB if outcome.case.peak_mib is None else outcome.case.peak_mib):
         yield f"memory: {outcome.peak_mib:,} MiB"
     if "Warning: " in err:
         yield f"warning: {next(line for line in err.splitlines() if 'Warning: ' in line)}"

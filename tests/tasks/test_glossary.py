@@ -124,3 +124,20 @@ def test_demands_that_cost_least_come_first() -> None:
     cut, lacking = inside._replace(is_complete=False), Hypothesis((1,) * 3, -0.5, -2.0)
     ranked = found.ranked([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
     assert ranked == [inside, appended, cut, lacking]
+
+
+@pytest.mark.parametrize("character", "iıİsſkKµμσς")
+def test_a_large_glossary_is_searched_by_first_words(character: str) -> None:
+    """The words of a source choose the terms; the pattern of each term alone decides, in any case of letters."""
+    terms = [
+        Term(f"{character}x y", "z", False, "here"),
+        Term("日本", "z", False, "here"),
+        Term("", "z", False, "here"),
+    ]
+    found = Glossary.__new__(Glossary)
+    found.index(terms)
+    for form in {character.upper(), character.lower(), character} if len(character.upper()) == 1 else {character}:
+        texts = [f"a {form}x  y, 東日本"]
+        assert found.terms_for(texts) == [term for term in terms if term.is_for(texts)]
+    assert len(found.terms_for([f"{character}x y"])) == 2
+    assert len(found.terms_for([f"w{character}x y"])) == 1

@@ -21,6 +21,11 @@ BLOCK_BYTES = 1 << 20
 MAX_CHARACTERS = 1 << 24
 """A longer line, record or text is an error: a quote that is not closed or a file without line ends must not fill the
 memory."""
+MAX_COLUMNS = 1 << 14
+"""A row with more columns is an error. A spreadsheet has so many at most."""
+MAX_RATIO, RATIO_BYTES = 100, 1 << 21
+"""A file that is compressed more than `MAX_RATIO` to one is an error from so many bytes on: a few kilobytes must not
+fill memory and time. Text is compressed 2 to 50 to one."""
 COMPRESSED = {".xz", ".gz"}
 MARK = "\ufeff"
 """The byte order mark, decoded."""
@@ -115,8 +120,12 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
 
 def blocks(path: Path) -> Iterator[bytes]:
     """The decompressed bytes of a file in blocks, the last one empty."""
+    size = 0
     with _reading(path), _open(path) as file:
         while block := file.read(BLOCK_BYTES):
+            size += len(block)
+            if path.suffix.lower() in COMPRESSED and size > max(RATIO_BYTES, MAX_RATIO * path.stat().st_size):
+                raise DataError(f"compressed more than {MAX_RATIO} to 1; unpack it if this is what you want", path)
             yield block
     yield b""
 

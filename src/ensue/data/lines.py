@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ensue.data.decoding import MARK, MAX_CHARACTERS
+from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS
 from ensue.data.json_array import array_parts, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
@@ -106,6 +106,10 @@ class KeptLines(Lines):
         return "".join(self._kept)
 
 
+MAX_ROWS = 1 << 18
+"""A paragraph with more lines is an error: a file without blank lines must not be one sentence that fills memory."""
+
+
 class Paragraph(NamedTuple):
     """Consecutive lines; `first` is the number of the first one."""
 
@@ -134,6 +138,8 @@ def paragraphs(lines: Lines, is_aside: Callable[[str], bool]) -> Iterator[Paragr
     current, has_rows = Paragraph(1, []), False
     for number, line in lines:
         blank = is_blank(line)
+        if len(current.lines) > MAX_ROWS:
+            raise DataError(f"more than {MAX_ROWS:,} lines without a blank one between sentences", lines.name, number)
         if not blank and not is_aside(line):
             has_rows = True
         elif has_rows:
@@ -176,6 +182,13 @@ def _split(chunks: Iterable[str], name: str) -> Iterator[str]:
             raise _too_long(name, number)
     if open_line:
         yield "".join(open_line)
+
+
+def checked_width(width: int, name: str, line: int) -> int:
+    """Return the number of columns of a row. Raises DataError for more than `MAX_COLUMNS`."""
+    if width > MAX_COLUMNS:
+        raise DataError(f"{width:,} columns; expected at most {MAX_COLUMNS:,}", name, line)
+    return width
 
 
 def _too_long(name: str, number: int) -> DataError:

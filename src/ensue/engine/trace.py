@@ -80,14 +80,14 @@ class TracedStep:
     rows: int
     """Number of rows that they were recorded with."""
     keys: tuple[list[int], list[int]]
-    """Those of x and the states, and those of the output and the states after."""
+    """The keys of x and the states, and of the output and the next states."""
     vectors: list[int]
     matrices: list[Matrix]
     output: Node
     states: list[Node]
     """The leaves of the state after the step."""
     shapes: list[torch.Size]
-    """Those of the states."""
+    """The shapes of the states, without the rows."""
 
     @property
     def state_widths(self) -> list[int]:

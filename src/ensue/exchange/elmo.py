@@ -6,7 +6,7 @@ each other and its gates side by side, input, candidate, forget, output, with 1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -28,6 +28,7 @@ from ensue.text.words import LINE_END, WordTokenizer
 
 SUFFIXES = (".hdf5", ".h5")
 SIGN = b"\x89HDF\r\n\x1a\n"
+MAX_DEPTH = 16
 MOST_BYTES = 1 << 32
 """The most bytes of all arrays; the largest published ELMo has less than a tenth."""
 
@@ -70,8 +71,7 @@ def _arrays(path: Path) -> dict[str, NDArray[np.floating[Any]]]:
     found: dict[str, Any] = {}
     try:
         with h5py.File(path, "r") as content:
-            datasets: dict[str, Any] = {}
-            content.visititems(lambda name, item: datasets.update({name: item} if hasattr(item, "shape") else {}))
+            datasets = dict(_datasets(h5py, content, path))
             size = sum(int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize for item in datasets.values())
             if size > min(MOST_BYTES, 4 * path.stat().st_size):
                 raise DataError(f"cut off or altered: arrays of {size:,} bytes in {path.stat().st_size:,}", path)
@@ -80,6 +80,27 @@ def _arrays(path: Path) -> dict[str, NDArray[np.floating[Any]]]:
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"cannot be read: cut off, altered or no hdf5 ({error})", path) from None
     return found
+
+
+def _datasets(h5py: Any, group: Any, path: Path, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the data sets of a group and of the groups in it with their paths.
+
+    Raises DataError for one whose numbers are in other files, which may be any file of the user, and for groups nested
+    deeper than those of a published ELMo. Links to other files and groups are passed over.
+    """
+    if before.count("/") > MAX_DEPTH:
+        raise DataError(f"groups nested more than {MAX_DEPTH} deep", path)
+    for name in group:
+        if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
+            continue
+        kind = group.get(name, getclass=True)
+        if kind is h5py.Group:
+            yield from _datasets(h5py, group[name], path, f"{before}{name}/")
+        elif kind is h5py.Dataset:
+            item = group[name]
+            if item.external or item.is_virtual:
+                raise DataError(f"{before}{name}: its numbers are in another file; expected arrays in this one", path)
+            yield before + name, item
 
 
 Array = NDArray[np.floating[Any]]

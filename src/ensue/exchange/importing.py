@@ -12,7 +12,7 @@ from ensue.exchange.directories import import_directory
 from ensue.exchange.elmo import import_elmo, weights_of
 from ensue.exchange.imported import Imported, write_run
 from ensue.exchange.static_vectors import import_vectors
-from ensue.exchange.weight_files import FILE, INDEX, MAX_JSON, shard_names
+from ensue.exchange.weight_files import FILE, INDEX, MAX_JSON, check_contained, shard_names
 from ensue.hub import Repository
 from ensue.outputs import check_outputs
 
@@ -46,6 +46,8 @@ def read_model(path: Path) -> Imported:
     """The model of these files."""
     if not path.exists():
         raise DataError("no such file or directory", path)
+    if path.is_dir():
+        check_contained(path)
     if weights := weights_of(path):
         return import_elmo(path, weights)
     if path.is_file():
@@ -68,6 +70,7 @@ def _of_hub(repository: Repository) -> Imported:
         names = [FILE]
     for name in names:
         pinned.file(name, most=MOST_BYTES)
+    check_contained(folder)
     return replace(import_directory(folder), source=Path(str(pinned)))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from ensue.arguments import check_path, check_type
 from ensue.data.files import locations_in, named_locations, one_location
 from ensue.errors import RunError
+from ensue.exchange.weight_files import check_contained
 from ensue.hub import MAIN, PREFIX, Repository
 from ensue.recipe import validate_recipe
 from ensue.runs.directory import RunDirectory
@@ -49,6 +50,7 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
     if repository.revision != MAIN:
         raise RunError(f"{repository}: expected a name without a revision: what is pushed is a new commit")
     source = RunDirectory(run)
+    check_contained(source.path)
     hub = repository.package(uploads=True)
     with TemporaryDirectory(prefix="ensue-") as folder:
         target = Path(folder) / "run"

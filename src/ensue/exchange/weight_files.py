@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,22 @@ def read_file(path: Path) -> bytes:
         raise DataError(f"cannot be read ({error.strerror})", path) from None
     except ParseError as error:
         raise DataError(str(error), path) from None
+
+
+def check_contained(folder: Path) -> None:
+    """Raise DataError if a folder made by somebody else has anything but plain files, folders, and links within it.
+
+    A link out of the folder could name any file of the user, which an import would copy into a run and a push upload.
+    The links of a hub's cache, from `snapshots/COMMIT` to `blobs`, stay within the repository's folder.
+    """
+    root = Path(os.path.realpath(folder))
+    root = root.parents[1] if root.parent.name == "snapshots" else root
+    for parent, folders, names in os.walk(folder):
+        for path in map(Path(parent).joinpath, [*folders, *names]):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+                raise DataError("a link out of the folder; expected plain files", path)
+            if not (path.is_file() or path.is_dir()):
+                raise DataError("neither a file nor a folder", path)
 
 
 def read_json_file(path: Path) -> Any:

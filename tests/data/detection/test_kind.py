@@ -149,4 +149,4 @@ def test_first_lines_are_whole(tmp_path: Path) -> None:
     path.write_text("a\n" + "b" * BLOCK_BYTES)
     assert first_lines(path) == ["a\n"]
     path.write_text("b" * 2 * BLOCK_BYTES)
-    assert first_lines(path) == ["b" * BLOCK_BYTES]
+    assert first_lines(path) == ["b" * 2 * BLOCK_BYTES]

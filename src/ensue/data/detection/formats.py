@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.detection import signs
 from ensue.data.detection.format_table import FOLDERS, PAIRS, SENTENCES, TEXTS, by_sign, by_suffix
 from ensue.data.lines import Lines, is_blank
@@ -118,18 +119,22 @@ def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str
 
 
 def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """The first lines of a file with their ends, or the first values of an array: those that are complete in the first
-    block.
+    """Return the first complete lines of a file with their ends, or the first complete values of an array.
+
+    They are those of the first block, or of as many blocks as the first line or value takes.
     """
     blocks = text_blocks(path, encoding)
-    block = next(blocks, "")
-    if values := _values(Lines([block], str(path))):
-        return values
-    lines = block.split("\n")
-    is_whole = next(blocks, None) is None
-    whole = [f"{line}\n" for line in lines[:-1]]
-    if lines[-1] and (is_whole or not whole):
-        whole.append(lines[-1])
+    text, block = "", next(blocks, None)
+    while block is not None:
+        text, block = text + block, next(blocks, None)
+        lines = Lines([text], str(path))
+        if values := _values(lines):
+            return values
+        if ("\n" in text and not lines.is_array) or len(text) > MAX_CHARACTERS:
+            break
+    *whole, rest = [f"{line}\n" for line in text.split("\n")]
+    if rest != "\n" and (block is None or not whole):
+        whole.append(rest[:-1])
     return whole[:SAMPLE_ROWS]
 
 

@@ -24,7 +24,7 @@ from ensue.data.lines import Lines
 from ensue.data.records.json_objects import check_characters
 from ensue.data.records.reader import Answer, Reader
 from ensue.data.records.record import LONGEST_NAME, Column, Record, named_column, simplified, told_apart
-from ensue.errors import DataError
+from ensue.errors import DataError, listed
 
 LABELS = (
     ("label", "labels"),
@@ -173,7 +173,7 @@ class _Table:
     def _only(self, found: Sequence[Column], kind: str, key: str) -> Column:
         if len(found) == 1:
             return found[0]
-        columns = ", ".join(map(str, found or self.columns))
+        columns = listed([str(column) for column in found or self.columns], most=12)
         which = f"it may be {columns}" if found else f"none of {columns} looks like it"
         setting, option = f"--set data.{key}=...", f"--{'words' if key == 'texts' else key} NAME"
         message = f"cannot tell which is the {kind}: {which}; {setting} names it"

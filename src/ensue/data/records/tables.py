@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from ensue.data.lines import Lines
+from ensue.data.lines import Lines, checked_width
 from ensue.data.records.quoting import announced_delimiter, quoted, quoted_rows, unquoted
 from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
 from ensue.data.records.record import SAMPLE_ROWS, Column, Record, columns_counted, records, sample, without_end
@@ -77,6 +77,8 @@ class Dialect(Reader):
         if first is not None and announced_delimiter(first.record.text):
             passed, first = first.record.before + first.record.text, next(rows, None)
             first = first and Row(first.record._replace(before=passed + first.record.before), first.values)
+        if first is not None:
+            checked_width(len(first.values), name, first.record.line)
         return chain([] if first is None else [first], rows)
 
     def at(self, values: list[str], column: Column) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ensue.data.detection.signs import DOCUMENT_START
-from ensue.data.lines import Lines, Paragraph, is_blank, paragraphs
+from ensue.data.lines import Lines, Paragraph, checked_width, is_blank, paragraphs
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, checked_label, missing_column
 from ensue.errors import DataError
 
@@ -43,7 +43,7 @@ class Columns(Format):
             document += seen and any(map(_opens_document, paragraph.lines))
             seen = True
             numbered = [(n, line) for n, line in enumerate(paragraph.lines, paragraph.first) if _is_row(line)]
-            layout = layout or _Layout.of(numbered[0])
+            layout = layout or _Layout.of(numbered[0], lines.name)
             yield self._sentence(numbered, paragraph, layout, lines.name, document)
 
     def _sentence(
@@ -89,10 +89,10 @@ class _Layout:
     has_tabs: bool
 
     @classmethod
-    def of(cls, row: tuple[int, str]) -> _Layout:
+    def of(cls, row: tuple[int, str], name: str) -> _Layout:
         number, line = row
         has_tabs = "\t" in line
-        return cls(number, len(_fields(line, has_tabs)), has_tabs)
+        return cls(number, checked_width(len(_fields(line, has_tabs)), name, number), has_tabs)
 
     def fields(self, number: int, line: str, name: str) -> list[str]:
         """The columns of a row. Raises DataError unless there are as many as in the first one."""

@@ -100,7 +100,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _plain(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """The same with all logits, under autograd."""
+    """Return the sum with all logits at once, recorded by autograd."""
     dtype = at_least_float32(weight.dtype)
     logits = F.linear(h.to(dtype), weight.to(dtype), bias.to(dtype))
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)

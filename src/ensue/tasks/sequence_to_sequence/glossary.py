@@ -9,6 +9,7 @@ that is as demanded by itself stays what it is.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from ensue.interruption import check_interrupted
 from ensue.text.scripts import count_without_blanks
 from ensue.text.special_tokens import TokenizerWithSpecials
 
+_WORD = re.compile(r"\w+")
 NOT = "!"
 """The sign before a target that must not be written."""
 
@@ -44,8 +46,16 @@ class Term:
 
     def is_for(self, texts: Sequence[str]) -> bool:
         """Whether a source, the `texts` of its columns, has the text of this term."""
-        check_interrupted()
         return not self.source or any(map(self._in_source.search, texts))
+
+    @property
+    def first_word(self) -> str:
+        """The word of a source, folded, without which it does not have this term; "" if no word has to be there."""
+        found = _WORD.match(fold(self.source))
+        is_bounded = found and not count_without_blanks(self.source[0])
+        if found and found.end() == len(fold(self.source)):
+            is_bounded = is_bounded and not count_without_blanks(self.source[-1])
+        return found[0] if found and is_bounded else ""
 
     def is_met(self, text: str) -> bool:
         """Whether an output is as this term demands."""
@@ -59,6 +69,11 @@ class Term:
     @cached_property
     def _in_source(self) -> re.Pattern[str]:
         return standing(self.source, any_case=True)
+
+
+def fold(text: str) -> str:
+    """Return the text in a form that is equal for all characters that `re.IGNORECASE` takes for equal."""
+    return text.replace("İ", "i").upper().casefold()
 
 
 def standing(words: str, *, any_case: bool = False) -> re.Pattern[str]:
@@ -81,7 +96,7 @@ class Glossary:
     """
 
     def __init__(self, terms: Iterable[Term], target: TokenizerWithSpecials) -> None:
-        self.terms = [_encoded(term, target) for term in terms]
+        self.index([_encoded(term, target) for term in terms])
         self.parts_words = target.tokenizer.kind in ("characters", "bytes")
 
     @classmethod
@@ -95,11 +110,24 @@ class Glossary:
             rows = [(f"pair {number} of the glossary", row) for number, row in enumerate(given, 1)]
         return cls((_term(*row) for row in rows), target)
 
+    def index(self, terms: list[Term]) -> None:
+        """Set the terms, and their numbers by the first words of their sources."""
+        self.terms, self._by_first_word = terms, defaultdict[str, list[int]](list)
+        for number, term in enumerate(terms):
+            self._by_first_word[term.first_word].append(number)
+
+    def terms_for(self, texts: Sequence[str]) -> list[Term]:
+        """Return the terms for a source, the `texts` of its columns, in the order of the glossary."""
+        words = {"", *(word for text in texts for word in _WORD.findall(fold(text)))}
+        numbers = sorted(number for word in words for number in self._by_first_word.get(word, ()))
+        return [self.terms[number] for number in numbers if self.terms[number].is_for(texts)]
+
     def demands(self, texts: Sequence[str], search: BeamSearch, *, limit: int, most: int) -> Demands:
         """The demands on the output for a source, whose usual limit is `limit` tokens, and `most` at all events. Raises
         EnsueError for what cannot be met.
         """
-        terms = [term for term in self.terms if term.is_for(texts)]
+        check_interrupted()
+        terms = self.terms_for(texts)
         required = [term for term in terms if not term.is_forbidden]
         forbidden = [term for term in terms if term.is_forbidden]
         for term in required:

@@ -8,11 +8,11 @@ child's units are within those of its parent, and siblings do not overlap. So ta
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from ensue.interruption import check_interrupted
@@ -156,6 +156,9 @@ class _Output:
         self, text: str, spans: Sequence[Span], links: Sequence[int | None], are_words: Sequence[bool]
     ) -> None:
         self.text, self.spans, self.links, self.are_words = text, spans, links, are_words
+        self._linked: list[tuple[int, ...]] = sorted(
+            (link, unit) for unit, link in enumerate(links) if link is not None
+        )
 
     def written(self, node: Node, low: int, high: int) -> str:
         """The units from `low` to `high` with what stands in the node."""
@@ -191,42 +194,54 @@ class _Output:
         """
         areas: dict[int, tuple[Node, Span]] = {}
         children = [child for child in parent.children if child.first < child.last]
-        taken = [False] * (high - low)
-        own = {id(child): [self._is_of(child, unit) for unit in range(low, high)] for child in children}
-        for child in sorted(children, key=lambda child: sum(own[id(child)]) or len(taken) + 1):
+        taken = set[int]()
+        own = {id(child): self._units_of(child.first, child.last, low, high) for child in children}
+        for child in sorted(children, key=lambda child: len(own[id(child)]) or high - low + 1):
             check_interrupted()
-            weights = [
-                -len(taken) if is_taken else 1 if is_own else 0 if link is None else -1
-                for is_taken, is_own, link in zip(taken, own[id(child)], self.links[low:high], strict=True)
-            ]
-            first, last = _best_run(weights)
+            units = own[id(child)]
+            window = range(units[0], units[-1] + 1) if units else range(0)  # a best run begins and ends with its own
+            mine = set(units)
+            first, last = _best_run(
+                [
+                    low - high if unit in taken else 1 if unit in mine else 0 if self.links[unit] is None else -1
+                    for unit in window
+                ]
+            )
             if first == last:  # no unit belongs to it: the one that is nearest
                 gap, is_behind = self._gap(child, parent, low, high, [])
-                first = min(gap - is_behind, high - 1) - low
-                last = first + (not taken[first])
-            while child.first == parent.first and first > 0 and not weights[first - 1]:
+                first = min(gap - is_behind, high - 1)
+                last = first + (first not in taken)
+            else:
+                first, last = window[0] + first, window[0] + last
+            while child.first == parent.first and first > low and self._is_free(first - 1, taken):
                 first -= 1
-            while child.last == parent.last and last < len(weights) and not weights[last]:
+            while child.last == parent.last and last < high and self._is_free(last, taken):
                 last += 1
             if first < last:
-                taken[first:last] = [True] * (last - first)
-                areas[id(child)] = child, (low + first, low + last)
+                taken.update(range(first, last))
+                areas[id(child)] = child, (first, last)
         return areas
 
-    def _is_of(self, child: Node, unit: int) -> bool:
-        link = self.links[unit]
-        return link is not None and child.first <= link < child.last
+    def _is_free(self, unit: int, taken: Set[int]) -> bool:
+        return self.links[unit] is None and unit not in taken
+
+    def _units_of(self, first: int, last: int, low: int, high: int) -> list[int]:
+        """The units from `low` to `high` that belong to the units from `first` to `last` of the source."""
+        linked = self._linked[bisect_left(self._linked, (first,)) : bisect_left(self._linked, (last,))]
+        return sorted(unit for _, unit in linked if low <= unit < high)
 
     def _gap(self, child: Node, parent: Node, low: int, high: int, areas: Sequence[Span]) -> tuple[int, bool]:
         """The place of a piece without units: before the unit for the next one of the source, or behind that for the
         one before it, whichever is nearest, a word rather than a mark; and whether it is behind.
         """
-        links = {link for link in self.links[low:high] if link is not None and parent.first <= link < parent.last}
-        after = ((link - child.last, not self.are_words[link], False, link) for link in links if link >= child.last)
-        before = (
-            (child.first - link - 1, not self.are_words[link], True, link) for link in links if link < child.first
-        )
-        if sides := [*after, *before]:
+        behind = bisect_left(self._linked, (child.last,)), bisect_left(self._linked, (parent.last,))
+        before = bisect_left(self._linked, (parent.first,)), bisect_left(self._linked, (child.first,))
+        after = next((link for link, unit in islice(self._linked, *behind) if low <= unit < high), None)
+        ahead = next((link for link, unit in reversed(self._linked[slice(*before)]) if low <= unit < high), None)
+        sides = [] if after is None else [(after - child.last, not self.are_words[after], False, after)]
+        if ahead is not None:
+            sides.append((child.first - ahead - 1, not self.are_words[ahead], True, ahead))
+        if sides:
             *_, is_behind, source = min(sides)
             gap = self._beside(source, is_behind, low, high)
         else:
@@ -289,11 +304,15 @@ def linked(
         for unit, token in zip(nearest, of_tokens, strict=True)
     ]
     links: list[int | None] = []
+    token_ends = list(accumulate((end for _, end in tokens), max))
     for unit in units:
+        check_interrupted()
         votes = Counter[int]()
-        for token, place in zip(tokens, places, strict=True):
-            owner = owners[place] if place < len(owners) else None
-            if owner is not None and (common := _overlap(unit, token)):
+        for number in range(bisect_right(token_ends, unit[0]), len(tokens)):
+            if tokens[number][0] >= unit[1]:
+                break
+            owner = owners[places[number]] if places[number] < len(owners) else None
+            if owner is not None and (common := _overlap(unit, tokens[number])):
                 votes[owner] += common
         links.append(max(votes, key=lambda owner: votes[owner]) if votes else None)
     return _shared_out(links, len(of))
@@ -303,12 +322,16 @@ def _shared_out(links: list[int | None], count: int) -> list[int | None]:
     """The links, of which each of the `count` units of the source gets one, where a neighbor has its neighbor and the
     unit of the output is one of several: articles look at their nouns.
     """
-    counts = Counter(links)
-    for source in (source for source in range(count) if source not in counts):
-        for unit, link in enumerate(links):
-            is_beside = links[unit + 1 : unit + 2] == [source + 1] or (unit > 0 and links[unit - 1] == source - 1)
-            if is_beside and (link is None or counts[link] > 1):
-                counts[link] -= 1
+    units = defaultdict[int | None, set[int]](set)
+    for unit, link in enumerate(links):
+        units[link].add(unit)
+    for source in (source for source in range(count) if source not in units):
+        beside = {unit - 1 for unit in units.get(source + 1, ())} | {unit + 1 for unit in units.get(source - 1, ())}
+        for unit in sorted(unit for unit in beside if 0 <= unit < len(links)):
+            link = links[unit]
+            if link is None or len(units[link]) > 1:
+                units[link].remove(unit)
+                units[source].add(unit)
                 links[unit] = source
                 break
     return links

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -76,6 +77,7 @@ def unit_vectors(vectors: NDArray[RealT], *, least: float = 0.0) -> NDArray[Real
 
 SEARCHED, COMPARED = 16_384, 2048
 """The vectors that a search, and the search for pairs, read at once."""
+MAX_PAIRS = 1 << 22
 Stored = NDArray[np.float32] | NDArray[np.float16]
 """Vectors (N, d), perhaps in a file that is mapped."""
 
@@ -85,11 +87,11 @@ def highest_cosines(vectors: Stored, queries: Vectors, count: int) -> tuple[Vect
 
     Every vector is compared; the first of equal ones comes first. Raises EnsueError for one that is not finite.
     """
-    asked, lengths = _block(queries, 0, len(queries))
+    asked, lengths = _block(queries, range(len(queries)))
     units: Vectors = asked / lengths[:, None]
     best, rows = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
     for start in range(0, len(vectors), SEARCHED):
-        block, norms = _block(vectors, start, SEARCHED)
+        block, norms = _block(vectors[start : start + SEARCHED], range(start, len(vectors)))
         found: Vectors = (units @ block.T) / norms
         own = np.broadcast_to(np.arange(start, start + len(block)), found.shape)
         if found.shape[1] > count:
@@ -101,13 +103,16 @@ def highest_cosines(vectors: Stored, queries: Vectors, count: int) -> tuple[Vect
     return best, rows
 
 
-def _block(vectors: Stored, start: int, size: int) -> tuple[Vectors, Vectors]:
-    """Some of the vectors, and their lengths; infinity for zeros. Raises EnsueError for one that is not finite."""
-    block = np.asarray(vectors[start : start + size], np.float32)
+def _block(vectors: Stored, numbers: Sequence[int]) -> tuple[Vectors, Vectors]:
+    """Return vectors in float32, and their lengths; infinity for zeros.
+
+    Raises EnsueError with the number, from 0 in `numbers`, of a vector that is not finite.
+    """
+    block = np.asarray(vectors, np.float32)
     norms: Vectors = np.sqrt(np.einsum("nd,nd->n", block, block))
     if not np.isfinite(norms).all():
         raise EnsueError(
-            f"vector {start + int(np.isfinite(norms).argmin()) + 1:,} is not finite, or longer than 32 bits hold"
+            f"vector {numbers[int(np.isfinite(norms).argmin())] + 1:,} is not finite, or longer than 32 bits hold"
         )
     norms[norms == 0] = np.inf
     return block, norms
@@ -122,18 +127,35 @@ def _highest(found: Vectors, count: int) -> NDArray[np.int64]:
 
 
 def near_duplicates(vectors: Stored, threshold: float) -> Iterator[tuple[int, int, float]]:
-    """The pairs of rows whose cosine is `threshold` at least, up to rounding, each once, with it. All are compared.
-    Raises EnsueError for a vector that is not finite.
+    """Yield the pairs of rows whose cosine is `threshold` at least, up to rounding, each once, with the cosine.
+
+    All rows are compared. A row that equals an earlier one is paired with the first of its equals alone, so that n
+    equal rows are n - 1 pairs. Raises EnsueError for a vector that is not finite, and for more than `MAX_PAIRS` pairs.
     """
+    first: dict[bytes, int] = {}
+    rows, count = [], 0
+    for row, vector in enumerate(vectors):
+        equal = first.setdefault(hashlib.blake2b(vector.tobytes(), digest_size=16).digest(), row)
+        if equal == row:
+            rows.append(row)
+        elif np.any(vector) and threshold <= 1 + 1e-6:
+            yield equal, row, 1.0
 
     def block(start: int) -> Vectors:
-        found, norms = _block(vectors, start, COMPARED)
+        numbers = rows[start : start + COMPARED]
+        found, norms = _block(vectors[numbers], numbers)
         return found / norms[:, None]
 
-    for start in range(0, len(vectors), COMPARED):
+    for start in range(0, len(rows), COMPARED):
         own = block(start)
-        for other in range(start, len(vectors), COMPARED):
+        for other in range(start, len(rows), COMPARED):
             cosines = own @ (own if other == start else block(other)).T
-            for row, place in np.argwhere(cosines >= threshold - 1e-6).tolist():
-                if start + row < other + place:
-                    yield start + row, other + place, float(cosines[row, place])
+            pairs = np.argwhere(cosines >= threshold - 1e-6)
+            pairs = pairs[start + pairs[:, 0] < other + pairs[:, 1]]
+            count += len(pairs)
+            if count > MAX_PAIRS:
+                raise EnsueError(
+                    f"more than {MAX_PAIRS:,} pairs are as similar as {threshold:g}; expected a higher bound"
+                )
+            for row, place in pairs.tolist():
+                yield rows[start + row], rows[other + place], float(cosines[row, place])
