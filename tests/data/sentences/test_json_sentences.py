@@ -160,6 +160,8 @@ def test_words_are_cut_without_the_spans() -> None:
     assert JsonSentences().corrected(sentence, labels) == text
     changed = JsonSentences().corrected(sentence, ["O", *labels[1:]])
     assert json.loads(changed)["spans"] == places[1:], "other spans keep their borders"
+    renamed = JsonSentences().corrected(sentence, ["B-PER", "O", "O", "B-X", "O", "B-X"])
+    assert json.loads(renamed)["spans"][1] == [12, 18, "X"], "so does a span of another class"
     written = JsonSentences().write(sentence, labels)
     assert json.loads(written)["spans"] == [[0, 3, "PER"], [12, 24, "LOC"], [26, 29, "X"]]
 

@@ -164,10 +164,10 @@ class JsonSentences(Format):
         words, found = self._spans(record, key)
         name = column or next((key for key in SPAN_KEYS if key in found), NEW_SPANS)
         old = found.get(name, [])
-        sources = {span.words: span.source for span in old} if keeps_borders else {}
+        borders = {span.words[1:]: span.source[:2] for span in old} if keeps_borders else {}
         new = [
-            sources.get(span) or TextSpan(words[span.start].start, words[span.end - 1].end, span.label)
-            for span in (overlapping_spans if self.nested else spans)(labels)
+            TextSpan(*borders.get((a, b), (words[a].start, words[b - 1].end)), label)
+            for label, a, b in (overlapping_spans if self.nested else spans)(labels)
         ]
         if keeps_borders:
             hidden = [span.source for span in old if span.words.start == HIDDEN]
