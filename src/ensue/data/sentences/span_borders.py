@@ -14,8 +14,10 @@ from ensue.text.tokens import tokens
 
 MIN_SHARE = 0.01
 """The least share of misaligned spans that is reported before a training."""
-MAX_TEXTS = 2_000
-"""The texts with misaligned spans, and the others, in which readings are tried."""
+MAX_CHARACTERS = 500_000
+"""The characters of texts with misaligned spans, and of the others, in which readings are tried."""
+MIN_COUNTED = 200
+"""The fewest characters that a text counts for."""
 NEARLY, SOME, FEW, MIN_SOLVED = 0.9, 0.2, 0.02, 2
 REPEATED = 0.3
 """The least share of strings that recur by the right reading, and only by it."""
@@ -27,6 +29,7 @@ CHARACTERS = "--set data.splitter=characters reads each character as a word"
 NOWHERE = -1
 """The index of a place that is inside of a character, or behind the text."""
 Place = tuple[int, int]
+PlacedText = tuple[str, list[Place]]
 Sizes = Callable[[str], Iterable[int]]
 
 
@@ -102,8 +105,9 @@ class SpanBorders:
     num_spans: int = 0
     num_misaligned: int = 0
     first: str = ""
-    texts: tuple[list[Text], list[Text]] = field(default_factory=lambda: ([], []))
-    """Texts without and with misaligned spans."""
+    texts: tuple[list[PlacedText], list[PlacedText]] = field(default_factory=lambda: ([], []))
+    """Texts without and with misaligned spans, and the places of their spans."""
+    room: list[int] = field(default_factory=lambda: [MAX_CHARACTERS, MAX_CHARACTERS])
 
     def feed(self, sentence: Sentence) -> None:
         """Counts the spans of a sentence."""
@@ -114,15 +118,17 @@ class SpanBorders:
             self.num_misaligned += misaligned
             text, places = self.format.text_spans(sentence, column)
             self.num_spans += len(places)
-            if places and len(known := self.texts[misaligned > 0]) < MAX_TEXTS:
-                known.append(Text.of(text, places, self.format.splitter))
+            if places and self.room[misaligned > 0] > 0:
+                self.texts[misaligned > 0].append((text, places))
+                self.room[misaligned > 0] -= max(MIN_COUNTED, len(text))
 
     @cached_property
     def reason(self) -> Reason | None:
         """The reason and the remedy; None if the share of such spans is small."""
         if self.num_misaligned <= MIN_SHARE * self.num_spans:
             return None
-        return reason([*self.texts[0], *self.texts[1]], self.texts[1])
+        others, misaligned = ([Text.of(*one, self.format.splitter) for one in texts] for texts in self.texts)
+        return reason([*others, *misaligned], misaligned)
 
     def note(self) -> str:
         """The share, the place of the first, the reason and the remedy; "" if the share is small."""
