@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ensue.engine.packing import Packing
 from ensue.engine.program import Array
-from ensue.engine.runner import Runner, Values, folded
+from ensue.engine.runner import Runner, Values, differentiable_gradients
 from ensue.engine.storage import Arrays, Storage
-from ensue.engine.transforms import gradients_of, needs_history
+from ensue.engine.transforms import needs_history
 
 
 class Feedback(ABC):
@@ -92,26 +92,18 @@ class _FedRecurrence(torch.autograd.Function):
         count, end = counts[0], sum(counts)
         ctx.feedback = make(tensors[count:end], packing)
         *results, h, ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)
-        ctx.runner, ctx.packing, ctx.make, ctx.counts = runner, packing, make, (count, end)
+        ctx.runner, ctx.packing, ctx.make, ctx.counts = runner, packing, make, counts
         ctx.save_for_backward(*tensors, results[0], h)
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
-        runner, packing, (count, end) = ctx.runner, ctx.packing, ctx.counts
+        runner, packing, count, end = ctx.runner, ctx.packing, ctx.counts[0], sum(ctx.counts)
         *tensors, fed, h = ctx.saved_tensors
-        values = Values.of(tensors[:count], runner.trace)
         if needs_history(errors):
-            states = 1 + len(values.states)
-
-            def reference(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-                others, parameters = rest[states - 1 : states - 1 + end - count], rest[states - 1 + end - count :]
-                feedback = make(others, packing)
-                return folded(runner.trace, packing, x, rest[: states - 1], parameters, feedback.forward)
-
-            make = ctx.make
-            found = gradients_of(reference, [*tensors[:states], *tensors[count:]], errors)
-            return None, None, None, None, *found[:states], *[None] * (count - states), *found[states:]
+            found = differentiable_gradients(runner.trace, packing, tensors, errors, ctx.counts, ctx.make)
+            return None, None, None, None, *found
+        values = Values.of(tensors[:count], runner.trace)
         if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
             ctx.feedback = ctx.make(tensors[count:end], packing)
             ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)[-1]

@@ -249,27 +249,33 @@ def _features(tensor: Tensor, view: View) -> Tensor:
     return tensor[:, view.start : view.start + view.width]
 
 
-def folded(
+def differentiable_gradients(
     trace: TracedStep,
     packing: Packing,
-    x: Tensor,
-    states: Sequence[Tensor],
-    parameters: Sequence[Tensor],
-    feed: Callable[[int, Tensor], Tensor] | None = None,
-) -> tuple[Tensor, ...]:
-    """The packed outputs and the final states, position by position under autograd.
-
-    With `feed`, which gives from the output of a position what is fed to the next, the outputs are what was fed.
+    tensors: Sequence[Tensor],
+    errors: Sequence[Tensor],
+    counts: tuple[int, int],
+    make: Callable[[Sequence[Tensor], Packing], Any] | None = None,
+) -> list[Tensor | None]:
+    """The gradients of `tensors` by the recorded step at each position: those of a runner, those that `make` makes a
+    feedback of, `counts` of each, and parameters. Vectors and matrices, which are made of parameters, get None.
     """
-    values, outputs, ended = trace.values(parameters), [], []
-    for t, (begin, count) in enumerate(zip(packing.begins.tolist(), packing.counts.tolist(), strict=True)):
-        ended.append([state[count:] for state in states])
-        y, *states = trace.step(values, x[begin : begin + count], [state[:count] for state in states])
-        if feed is not None:
-            y = states[0] = feed(t, y)
-        outputs.append(y)
-    finals = [torch.cat(rows) for rows in zip(states, *reversed(ended), strict=True)]
-    return (torch.cat(outputs), *finals)
+    states = len(trace.states)
+
+    def fold(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        before: Sequence[Tensor] = rest[:states]
+        feedback = None if make is None else make(rest[states : states + counts[1]], packing)
+        values, outputs, ended = trace.values(rest[states + counts[1] :]), [], []
+        for t, (begin, count) in enumerate(zip(packing.begins.tolist(), packing.counts.tolist(), strict=True)):
+            ended.append([state[count:] for state in before])
+            y, *before = trace.step(values, x[begin : begin + count], [state[:count] for state in before])
+            if feedback is not None:
+                y = before[0] = feedback.forward(t, y)
+            outputs.append(y)
+        return (torch.cat(outputs), *(torch.cat(rows) for rows in zip(before, *reversed(ended), strict=True)))
+
+    found = gradients_of(fold, [*tensors[: states + 1], *tensors[counts[0] :]], errors)
+    return [*found[: states + 1], *[None] * (counts[0] - states - 1), *found[states + 1 :]]
 
 
 class _Recurrence(torch.autograd.Function):
@@ -285,21 +291,14 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
         runner: Runner = ctx.runner
         *tensors, output = ctx.saved_tensors
-        values = Values.of(tensors, runner.trace)
-        states = 1 + len(values.states)
-        others = states + len(values.vectors) + len(values.matrices)
-        nothing: list[Tensor | None] = [None] * (len(tensors) - states)
+        parameters = len(runner.trace.parameters)
         if needs_history(errors):
-
-            def reference(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-                return folded(runner.trace, ctx.packing, x, rest[: states - 1], rest[states - 1 :])
-
-            found = gradients_of(reference, [*tensors[:states], *tensors[others:]], errors)
-            return None, None, *found[:states], *nothing[: others - states], *found[states:]
+            counts = len(tensors) - parameters, 0
+            return None, None, *differentiable_gradients(runner.trace, ctx.packing, tensors, errors, counts)
+        values = Values.of(tensors, runner.trace)
         if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
             ctx.arrays = runner.forward(values, ctx.packing, keep=True)[2]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
         needed = Values.of(ctx.needs_input_grad[2:], runner.trace)
         errors = tuple(error.resolve_neg().contiguous() for error in errors)
-        found = runner.backward(values, ctx.packing, arrays, errors, needed)
-        return None, None, *found, *nothing[: len(tensors) - others]
+        return None, None, *runner.backward(values, ctx.packing, arrays, errors, needed), *[None] * parameters
