@@ -19,7 +19,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks import task_entry
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.training.device import choose_device
+from ensue.training.device import choose_device, generators_restored
 
 Kind = TypeVar("Kind", bound=Pipeline)
 MOST_THREADS = 1024
@@ -68,7 +68,8 @@ def load(
         raise EnsueError(
             f"{run}: the model is a {directory.entry.what}, a {found.__name__}; expected a {kind.__name__}"
         )
-    pipeline: Pipeline = found.of(directory, chosen)
+    with generators_restored(chosen):  # initial weights are drawn before the saved ones are read
+        pipeline: Pipeline = found.of(directory, chosen)
     if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
         raise EnsueError(f"{run}: only recurrent layers and Transformers can be in bfloat16, and the model has none")
     if vectors is not None:

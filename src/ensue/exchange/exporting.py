@@ -20,10 +20,12 @@ from ensue.exchange.exported import CAN, Exported, write_directory
 from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
+from ensue.training.device import process_restored
 
 HUGGINGFACE, SENTENCES, ONNX, C, WEB = FORMATS = ("huggingface", "sentence-transformers", "onnx", "c", "web")
 
 
+@process_restored()
 def export_run(
     run: str | Path,
     out: str | Path,

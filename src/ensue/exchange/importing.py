@@ -15,6 +15,7 @@ from ensue.exchange.static_vectors import import_vectors
 from ensue.exchange.weight_files import FILE, INDEX, MAX_JSON, check_contained, shard_names
 from ensue.hub import Repository
 from ensue.outputs import check_outputs
+from ensue.training.device import process_restored
 
 SMALL = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
@@ -25,6 +26,7 @@ MOST_BYTES = 1 << 40
 """The most bytes of a file of weights."""
 
 
+@process_restored()
 def import_run(path: str | Path, out: str | Path, *, overwrite: bool = False) -> Imported:
     """Makes the run directory `out` of a published model.
 

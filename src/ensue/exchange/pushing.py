@@ -25,6 +25,7 @@ from ensue.runs.origin import copy_run, list_origin
 from ensue.runs.reporter import MetricsLog
 from ensue.runs.schema import file_names
 from ensue.runs.weights import write_text
+from ensue.training.device import process_restored
 
 PLACES = ("train", "valid", "test", "vectors")
 """The keys of a recipe that say where files are."""
@@ -32,6 +33,7 @@ HOW = "`pip install 'ensue[hub]'`; with `HF_HUB_OFFLINE=0` the first use downloa
 _LOADED = re.compile(r"^model = ensue\.load\((.+)\)$", re.M)
 
 
+@process_restored()
 def push(run: str | Path, name: str, *, license: str = "", language: str = "", private: bool = False) -> str:
     """Uploads a run to the repository `name` of the hub, in one commit, and returns its location `hf:NAME@COMMIT`.
 

@@ -167,8 +167,9 @@ def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> d
 @cache
 def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
+    from rouge_score.tokenizers import DefaultTokenizer  # noqa: PLC0415
 
-    return RougeScorer(ROUGES, use_stemmer=True)
+    return RougeScorer(ROUGES, tokenizer=DefaultTokenizer(use_stemmer=True))  # by default it logs, with a new handler
 
 
 def nearest_edits(tokens: Sequence[str], references: Iterable[Sequence[str]]) -> tuple[int, int]:

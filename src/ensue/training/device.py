@@ -81,10 +81,9 @@ def is_out_of_memory(error: Exception) -> bool:
 def computing(way: Way, device: str = "cpu") -> Iterator[None]:
     """Sets threads and kernels for the duration of a `with` block. (`autocast` sets the precision.)
 
-    Afterwards the process is as before: these settings, torch's generators, the environment and the filters of
-    warnings, whatever happens inside of the block.
+    Afterwards the process is as before, whatever happens inside of the block.
     """
-    with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):
+    with process_restored(device):
         bound_kept_products()
         with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():
             yield
@@ -98,6 +97,13 @@ def bound_kept_products() -> None:
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(KEPT_PRODUCTS))
+
+
+@contextmanager
+def process_restored(device: str = "cpu") -> Iterator[None]:
+    """Restores the environment, the filters of warnings and torch's generators after a `with` block or a function."""
+    with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):
+        yield
 
 
 @contextmanager

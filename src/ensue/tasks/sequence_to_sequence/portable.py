@@ -38,6 +38,7 @@ from ensue.text.words import WordTokenizer
 from ensue.types import select_rows
 
 
+@torch.random.fork_rng(devices=[])  # samples are drawn
 def portable(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> Portable:
     """The model as two functions. What a source is remembered by does not change; it is an input of each step."""
     both = WithOrigins(writer.model, contextual)
