@@ -159,8 +159,10 @@ def test_a_recipe_of_another_task() -> None:
 @pytest.mark.slow
 def test_a_search_over_keys_of_a_recipe_in_a_pipeline() -> None:
     whole = Pipeline([("classifier", TextClassifier(settings=SMALL))])
-    search = GridSearchCV(whole, {"classifier__settings__train.steps": [1, 20]}, cv=2, n_jobs=2).fit(TEXTS, MARKS)
-    assert search.best_params_ == {"classifier__settings__train.steps": 20}
+    search = GridSearchCV(whole, {"classifier__settings__train.learning_rate": [1e-9, 0.01]}, cv=2, n_jobs=2).fit(
+        TEXTS, MARKS
+    )
+    assert search.best_params_ == {"classifier__settings__train.learning_rate": 0.01}
     pairs = [(f"a {number}", other) for number in range(20) for other in ("a", "b")]
     found = TextClassifier("classify-pairs", settings=STEPS).fit(pairs, ["same", "other"] * 20)
     assert found.classes_.tolist() == ["other", "same"]
