@@ -31,12 +31,15 @@ import ensue
 from conftest import REPOSITORY
 from ensue.engine import bf16_kernel
 from ensue.errors import EnsueError
+from ensue.recipe import read_recipe
 from ensue.tasks import task_entry
 from ensue.training.device import Way, computing, environment_restored, flushes_denormals
 from kept_runs.make import RUNS, unpacked
-from test_copies import FIRST
 from training.resuming import At, Killed, die, interrupt
 from training.tiny_texts import without_pictures
+
+FIRST = {read_recipe(RUNS[name].recipe).task: name for name in reversed(RUNS)}
+"""A kept run of each task."""
 
 
 def process() -> dict[str, Any]:
