@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
@@ -54,12 +54,14 @@ class Listening:
 
 
 @contextmanager
-def listening(service: Service, kind: type[Connection] = Connection) -> Iterator[Listening]:
+def listening(
+    service: Service, kind: type[Connection] = Connection, loop: Callable[[], asyncio.AbstractEventLoop] = event_loop
+) -> Iterator[Listening]:
     """A server that ends with the block."""
     server = Listening(service, kind)
 
     def run() -> None:
-        with asyncio.Runner(loop_factory=event_loop) as runner:
+        with asyncio.Runner(loop_factory=loop) as runner:
             runner.run(server.run())
 
     thread = Thread(target=run)

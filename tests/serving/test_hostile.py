@@ -19,10 +19,7 @@ from ensue.serving.transport import parsed
 from pages import REPOSITORY
 from serving.client import Answer, Client
 from serving.conftest import Shouter, language_pipeline
-from serving.watchdog import longest_callback
-
-HELD_UP = 0.02
-"""The most seconds of processor time of one callback of the event loop."""
+from serving.watchdog import HELD_UP, longest_callback
 
 
 class Slow(Shouter):

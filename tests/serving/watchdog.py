@@ -12,6 +12,9 @@ import pytest
 
 from serving.client import Answer
 
+HELD_UP = 0.02
+"""The most seconds of processor time of one callback of the event loop."""
+
 
 @contextmanager
 def watched() -> Iterator[list[tuple[float, str]]]:

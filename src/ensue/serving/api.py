@@ -6,10 +6,10 @@ as it is there. `session`, `undo`, `top_k` and `min_p` are ours.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from functools import cached_property, partial
 from math import inf
+from random import getrandbits
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, create_model, model_validator
@@ -100,6 +100,9 @@ else:
     SampledRequest = create_model("SampledRequest", __base__=Request, __module__=__name__, **_sampled())
 
 
+SAMPLED = tuple(_sampled())
+
+
 class CompletionRequest(SampledRequest):
     """POST /v1/completions."""
 
@@ -115,9 +118,7 @@ class CompletionRequest(SampledRequest):
     frequency_penalty: Annotated[Number, Field(ge=-2, le=2), OR_NULL] = 0.0
     presence_penalty: Annotated[Number, Field(ge=-2, le=2), OR_NULL] = 0.0
     logit_bias: SkipValidation[dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None] = None
-    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), OR_NULL] = Field(
-        default_factory=partial(secrets.randbits, 63)
-    )
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), OR_NULL] = Field(default_factory=partial(getrandbits, 63))
     session: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """A name under which the state is kept after the answer; a request with the same name goes on from there."""
     undo: Annotated[int, Field(ge=0)] = 0
@@ -155,10 +156,10 @@ class CompletionRequest(SampledRequest):
             raise wrong("max_tokens", f"{said}: ask for fewer tokens, choices or logprobs")
         return self
 
-    @property
+    @cached_property
     def sampling(self) -> Sampling:
         """The options of sampling. A `top_p` of 0 is the API's other word for a temperature of 0."""
-        given = {name: getattr(self, name) for name in _sampled()}
+        given = {name: getattr(self, name) for name in SAMPLED}
         temperature = given["temperature"] if given["top_p"] else 0.0
         return Sampling(**{name: value or None for name, value in given.items()} | {"temperature": temperature})
 

@@ -98,7 +98,10 @@ class Connection(asyncio.Protocol):
             body = self._read_body()
             if body or (self._has_body and not self._is_read):
                 self._is_read = self._has_body
-                await asyncio.sleep(0)  # bodies of tiny chunks take turns with other connections
+                # Other connections have a turn, and nothing is computed for a client that has left by then.
+                await asyncio.sleep(0)
+                if self.transport.is_closing():
+                    break
                 return {"type": "http.request", "body": body, "more_body": not self._is_read}
             await self._arrived.wait()
         return {"type": "http.disconnect"}
