@@ -17,7 +17,7 @@ from rich.text import Text
 from ensue.arguments import check_share, check_texts, check_type
 from ensue.data.compact_texts import Ragged
 from ensue.data.documents import Document, DocumentSource, Layout
-from ensue.data.files import Location, one_location
+from ensue.data.files import Location, named_locations, one_location
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.colors import color_of
@@ -277,8 +277,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
                 yield source.write(document, labels, [shares[label] for label in labels] or [max(shares.values())])
         if not as_json and shard.is_last:
             yield source.rest
-        say_empty(num_empty, source.location)
-        say_unknown(num_unknown, source.location)
+        say_empty(num_empty, named_locations(source.location))
+        say_unknown(num_unknown, named_locations(source.location))
 
     def _shares(self, probabilities: NDArray[np.float32]) -> dict[str, float]:
         return dict(zip(self.labels.names, probabilities.tolist(), strict=True))

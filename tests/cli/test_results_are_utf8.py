@@ -1,0 +1,82 @@
+"""The law that results are UTF-8 where stdout is no terminal, and that stdin is read so, whatever the locale."""
+
+import inspect
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Ensue
+from ensue.cli.program import COMMANDS
+from ensue.console import output
+
+ENTRY = "import ensue.cli; ensue.cli.main()"
+TEXT = "schön Ω\n"
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
+def test_stdout_is_utf8_unless_it_is_a_terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = {}
+    for kind in (io.TextIOWrapper, Terminal):
+        monkeypatch.setattr(sys, "stdout", kind(io.BytesIO(), encoding=encoding))
+        with output.streams():
+            print(TEXT, end="", flush=True)
+            written[kind] = sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
+    assert written[io.TextIOWrapper] == TEXT.encode()
+    assert written[Terminal] == TEXT.encode(encoding, "backslashreplace")
+
+
+def test_every_command_prints_through_this_stream() -> None:
+    """No module that a command prints from goes around it: by an earlier name of stdout, its bytes, its descriptor."""
+    package = Path(output.__file__).parents[1]
+    for each in COMMANDS:
+        file = Path(inspect.getfile(inspect.unwrap(each)))
+        assert file.is_relative_to(package)
+    for file in package.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        around = [way for way in ("stdout.buffer", "__stdout__", "import stdout", "os.write(1,") if way in text]
+        assert around == [], file
+
+
+@pytest.mark.parametrize("name", ["predict", "score", "generate", "evaluate"])
+def test_a_locale_without_umlauts_changes_no_result(
+    name: str, ensue: Ensue, trained: Path, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
+    arguments = {
+        "predict": ["predict", runs / "names", "-"],
+        "score": ["score", trained / "lstm", "-", "--json"],
+        "generate": ["generate", trained / "lstm", "--prompt", "-", "--max-tokens", 3, "--seed", 0],
+        "evaluate": ["evaluate", trained / "lstm", tmp_path / "a.txt", "--json"],
+    }[name]
+    expected = ensue(*arguments, stdin=TEXT.encode()).out
+    out = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        ensue(*arguments, stdin=TEXT.encode())
+    assert out.buffer.getvalue().decode() == expected  # type: ignore[attr-defined]
+    if name in ("predict", "score"):
+        assert "Ω" in expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "locale",
+    [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+)
+def test_a_process_in_another_locale(locale: dict[str, str], trained: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENTRY, "score", trained / "lstm", "-", "--json"], input=TEXT.encode(),
+        capture_output=True, check=True, env=os.environ | locale,
+    )  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert "Ω" in json.dumps(rows, ensure_ascii=False)

@@ -1,0 +1,48 @@
+"""The law that commands take several locations, for a run of each task: as a folder of them, or one after the other."""
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import ensue
+from ensue.errors import EnsueError
+from kept_runs.answers import answer, are_alike
+from kept_runs.make import ARCHIVES, unpacked
+
+QUICK = ("char-lstm", "classify-bag")
+READING = ("predict", "evaluate", "score", "embed")
+KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
+
+
+def copied(location: str, folder: str) -> str:
+    """A copy of a file, of a folder, or of two aligned files, below a folder."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    names = [*location.split(","), *(["images"] if location == "captions.csv" else [])]  # which the table names
+    for name in names:
+        (shutil.copytree if Path(name).is_dir() else shutil.copy)(name, Path(folder, name))
+    return ",".join(f"{folder}/{name}" for name in location.split(","))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in KEPT])
+def test_several_locations_are_read_in_order(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, asked in enumerate(unpacked(name, tmp_path)):
+        command, run, *rest = asked["command"].split()
+        if command not in READING or run == "again":
+            continue
+        first, second = (copied(rest[0], f"both{number}/{place}") for place in (1, 2))
+        found = answer(" ".join([command, run, first, second, *rest[1:]]))
+        expected = ["".join(answer(" ".join([command, run, place, *rest[1:]])) for place in (first, second))]
+        if Path(first).is_file():
+            with suppress(EnsueError):  # a folder is not always read as the files in it
+                expected.append(answer(" ".join([command, run, f"both{number}", *rest[1:]])))
+        if command != "evaluate":
+            assert any(are_alike(found, each) for each in expected), (found, expected)
+            continue
+        assert are_alike(found, expected[1]) if len(expected) > 1 else found != expected[0]
+        if not rest[2:]:
+            scores = ensue.load(run, device="cpu").evaluate([first, second])
+            assert are_alike(json.dumps(scores.as_json(), default=float) + "\n", found)
