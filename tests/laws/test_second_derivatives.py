@@ -78,15 +78,20 @@ def check_second_derivatives(subject: Subject) -> None:
     """On torch's attention by products: its fused kernels refuse a second derivative, in a line."""
     layer = subject.build()
     with sdpa_kernel(SDPBackend.MATH):
-        compare(layer)
+        compare(layer, is_smooth=subject.name not in WITH_JUMPS)
 
 
-def compare(layer: SequenceLayer) -> None:
+WITH_JUMPS = {"zoneout lstm with masks given", "hard attention", "hard attention before the cell"}
+"""Their gradients at two points may be those of two choices."""
+
+
+def compare(layer: SequenceLayer, *, is_smooth: bool = True) -> None:
     for of in (bent, flat):
         with executing("fold"):
             expected = penalized(layer, of)
         torch.testing.assert_close(penalized(layer, of), expected)
-    torch.testing.assert_close(product_with_hessian(layer), differences(layer), rtol=1e-4, atol=1e-5)
+    if is_smooth:
+        torch.testing.assert_close(product_with_hessian(layer), differences(layer), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("subject", CASES)
