@@ -27,6 +27,8 @@ from training.tiny import run_tiny
 from training.tiny_texts import json_spans, sentences, tagging, without_pictures
 
 Place = tuple[int, int, str]
+KEYS = {"spans": "LOC", "entities": "PER"}
+"""The classes of two columns of spans."""
 
 
 class Gold(NamedTuple):
@@ -117,13 +119,14 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> LabelingPipeline:
     return found
 
 
+def spans_of(spans: Sequence[Any]) -> set[Place]:
+    """The spans of one key of a row."""
+    return {tuple(span) if isinstance(span, list | tuple) else tuple(span.values())[:3] for span in spans}
+
+
 def places(rows: Sequence[dict[str, Any]]) -> list[set[Place]]:
     """The spans in rows that a tagger has written."""
-    found = []
-    for row in rows:
-        (spans,) = (value for key, value in row.items() if key in ("spans", "label", "entities"))
-        found.append({tuple(span) if isinstance(span, list) else tuple(span.values())[:3] for span in spans})
-    return found
+    return [spans_of(next(row[key] for key in ("spans", "label", "entities") if key in row)) for row in rows]
 
 
 def rows_of(lines: str) -> list[dict[str, Any]]:
@@ -222,3 +225,30 @@ def test_accuracy_compares_labels_in_one_scheme(scheme: Any, tagger: LabelingPip
     assert (scores.accuracy, scores.f1) == (1.0, 1.0)
     assert len(errors.read_text().splitlines()) == 1
     assert tagger.scored_items(tmp_path / "a.txt", format="columns").whole() == {"accuracy": 1.0, "f1": 1.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [{"nested": 2}, {"labels": ["spans", "entities"]}], ids=["nested", "columns"])
+def test_the_law_holds_for_spans_that_overlap_and_for_several_columns(data: dict[str, Any], tmp_path: Path) -> None:
+    lines = []
+    for one in gold(120, seed=4):
+        more = [(a, max(b, c), "PAIR") for (a, b, _), (_, c, _) in pairwise(one.spans)]
+        if "nested" in data:
+            lines.append({"text": one.text, "spans": sorted({*one.spans, *more})})
+        else:
+            parts = {key: [span for span in one.spans if span[2] == name] for key, name in KEYS.items()}
+            lines.append({"text": one.text, **parts})
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": line["text"]}) + "\n" for line in lines))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(tagging(tmp_path / "a.jsonl", head={"kind": "crf"}, data=data, steps=60), tmp_path / "run")
+    tagger = load(tmp_path / "run", device="cpu")
+    own, bare = (rows_of("".join(tagger.prediction_lines(str(tmp_path / f"{name}.jsonl")))) for name in ("a", "bare"))
+    scores = tagger.evaluate(tmp_path / "a.jsonl")
+    for key in KEYS if "labels" in data else ["spans"]:
+        said, right = ([spans_of(row[key]) for row in rows] for rows in (bare, lines))
+        assert [spans_of(row[key]) for row in own] == said
+        correct, total = sum(len(a & b) for a, b in zip(right, said, strict=True)), sum(map(len, (*right, *said)))
+        f1 = scores.per_label[key].f1 if "labels" in data else scores.f1
+        assert 0.1 < f1 == pytest.approx(2 * correct / total)
