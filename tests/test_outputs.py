@@ -79,7 +79,7 @@ def test_pipes_devices_and_descriptors_are_written_to_as_they_are(tmp_path: Path
             new.write_text("text")
     reader.join()
     assert read == ["text"]
-    program = "from ensue.outputs import *\nwith written('/dev/stdout') as path: path.open('a').write('b')"
+    program = "from ensue.outputs import *\nwith written('/dev/stdout') as path: path.write_text('b')"
     with (tmp_path / "log").open("a") as log:
         log.write("a")
         log.flush()

@@ -21,7 +21,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from ensue.cache import written_beside
-from ensue.cache_folders import cache_directory
+from ensue.cache_folders import cache_directory, temporary_directory
 from ensue.errors import DataError, EnsueError
 from ensue.parsing import ParseError, parse_json
 
@@ -104,31 +104,36 @@ def check_new(out: Location, *, overwrite: bool, makes_folder: bool = False) -> 
 @contextmanager
 def written(out: Location) -> Iterator[Path]:
     """A new file in the folder of `out` to write to, in a `with` block. It replaces `out` at the end. If writing fails,
-    it is removed. Pipes, devices and open descriptors are written to as they are.
+    it is removed. Pipes and devices are written to as they are; open descriptors, such as `/dev/stdout`, get what was
+    written at the end.
 
     Raises DataError if the file cannot be written.
     """
     path = Path(out)
-    is_file = _replaced(path)
+    is_file, is_open = _replaced(path), _is_open(path)
     target = Path(os.path.realpath(path))  # of a link
-    partial = target.with_name(f".{secrets.token_hex(4)}.partial{path.suffix}") if is_file else path
+    folder = temporary_directory() if is_open else target.parent
+    partial = folder / f".{secrets.token_hex(4)}.partial{path.suffix}" if is_file or is_open else path
     try:
-        if is_file:
+        if partial != path:
             partial.open("xb").close()
-            if target.exists():
-                target.open("ab").close()  # raises if it may not be written
-                shutil.copymode(target, partial)
+        if is_file and target.exists():
+            target.open("ab").close()  # raises if it may not be written
+            shutil.copymode(target, partial)
         yield partial
         if is_file:
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
             partial.replace(target)
+        elif is_open:
+            with partial.open("rb") as source, path.open("ab") as file:
+                shutil.copyfileobj(source, file)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or error.filename not in (None, str(partial), str(target)):
             raise
         raise DataError(f"cannot be written ({error.strerror or error})", path) from error
     finally:
-        if is_file:
+        if partial != path:
             with suppress(OSError):
                 partial.unlink()
     if is_file:
@@ -229,8 +234,12 @@ def _shown(name: str) -> str:
 def _replaced(path: Path) -> bool:
     """Whether a path is a file or nothing yet: no pipe, no device, no open descriptor."""
     status = _status(path)
-    is_open = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
-    return not is_open and (status is None or S_ISREG(status.st_mode))
+    return not _is_open(path) and (status is None or S_ISREG(status.st_mode))
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a path names an open descriptor."""
+    return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
 
 
 def _is_foreign(path: Path) -> bool:
