@@ -29,7 +29,7 @@ Location = str | os.PathLike[str]
 
 
 class Access(Enum):
-    """What a command does with the place that an argument or option names."""
+    """The use of the path that an argument or option names: it is read, written, or neither."""
 
     DATA = "reads a file, a folder, a glob, or several of these"
     TEXTS = "reads data; without a place stdin"

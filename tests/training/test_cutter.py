@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ensue.cli.options import behind_and_texts
+from ensue.cli.options import behind_and_data
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu
 from ensue.errors import DataError, EnsueError
@@ -59,10 +59,16 @@ def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:
     run, text = tmp_path / "tagger", tmp_path / "text.txt"
     run.mkdir()
     (run / "config.json").write_text("{}")
-    assert behind_and_texts(str(run), str(text)) == (run, str(text))
-    assert behind_and_texts(str(run), None) == (run, None)
-    assert behind_and_texts(str(text), None) == (None, str(text))
-    assert behind_and_texts(str(text), str(run)) == (text, str(run))
-    assert behind_and_texts(None, None) == (None, None)
+    other = tmp_path / "other.txt"
+    for path in (text, other):
+        path.write_text("a\n")
+    assert behind_and_data([str(run), str(text)]) == (run, str(text))
+    assert behind_and_data([str(run)]) == (run, "")
+    assert behind_and_data([str(text)]) == (None, str(text))
+    assert behind_and_data(None) == (None, "")
+    assert behind_and_data([str(run), str(text), str(other)])[0] == run
+    for wrong in ([str(text), str(run)], [str(run), str(run)]):
+        with pytest.raises(EnsueError, match="tagger: a run; expected data, or one run behind a cutter"):
+            behind_and_data(wrong)
     with pytest.raises(EnsueError, match="first: the model is no cutter; tagger can only stand behind one"):
         Predictor.before(SimpleNamespace(run="first"), SimpleNamespace(run="tagger"))  # type: ignore[arg-type]

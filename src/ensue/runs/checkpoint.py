@@ -30,7 +30,7 @@ AVERAGE = "average.safetensors"
 BEST = "best.safetensors"
 """The file of the best weights so far. There is none before the first validation."""
 SET_BY_RUN = {"params", "lr", "weight_decay", "decay", "scale", "partly"}
-"""What the run sets in an optimizer's groups before each step."""
+"""The keys of an optimizer's groups that the run sets before each step."""
 
 
 def save_checkpoint(

@@ -288,7 +288,7 @@ class Loop:
             return None
 
     def _next_of_each(self, logits: Tensor) -> tuple[list[int], dict[int, Logprob]]:
-        """What `Chooser.next` returns, with 0 for the rows for which it fails; their requests end."""
+        """Return the tokens of `Chooser.next`, with 0 for rows on which it fails; the requests of these rows end."""
         ids, logprobs = [0] * len(self._live), dict[int, Logprob]()
         for place, (row, writing) in enumerate(self._live):
             try:

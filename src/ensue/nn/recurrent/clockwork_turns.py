@@ -68,7 +68,7 @@ class Turns:
         in_parts(rows, work, most=None if sums is None else len(parts))
 
     def folded(self, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """What `ClockworkTurns` gives, position by position under autograd."""
+        """Compute the outputs of `ClockworkTurns` position by position, recorded by autograd."""
         U, outputs = U * (self.period >= self.period.unsqueeze(1)), []
         for t, x_t in enumerate(x.unbind(1), self.start):
             candidate = torch.tanh(F.linear(x_t, W, b) + F.linear(h, U))
