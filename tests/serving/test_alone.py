@@ -177,3 +177,21 @@ def test_sessions_are_bounded_in_bytes() -> None:
     assert list(sessions._kept) == ["small"]
     shared = state(1000)
     assert num_bytes([shared, shared, None]) == 4016
+
+
+def test_a_model_that_adapts_has_few_copies_of_its_weights(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests wait, and in whatever pieces their prompts are read."""
+    client, _ = serve({"lstm": language_pipeline().with_adaptation(dynamic=0.5, dynamic_segment=4)}, rows=2)
+    counts, turn = [0], Loop._turn
+
+    def counted(loop: Loop) -> None:
+        turn(loop)
+        read = [one for one in loop._reading if one.unread[0].read]
+        counts.append(len({*read, *loop._waiting, *(one for _, one in loop._live)}))
+
+    monkeypatch.setattr(Loop, "_turn", counted)
+    monkeypatch.setattr("ensue.serving.loop.PIECE", 8)
+    asked = {"model": "lstm", "prompt": "The sea was calm.", "max_tokens": 6}
+    found = client.all(PATH, [asked | {"n": 1 + n % 3, "seed": n} for n in range(8)])
+    assert [answer.status for answer in found] == [200] * 8
+    assert max(counts) == 2
