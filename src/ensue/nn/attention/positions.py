@@ -252,7 +252,3 @@ class _Turned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, None, *turned(ctx.table, *errors, back=not ctx.back)
-
-    @staticmethod
-    def jvp(ctx: Any, *changes: Any) -> tuple[Tensor, ...]:
-        return turned(ctx.table, *changes[3:], back=ctx.back)

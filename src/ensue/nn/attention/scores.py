@@ -102,17 +102,12 @@ class _Weights(torch.autograd.Function):
     def forward(ctx: Any, functions: ctypes.CDLL, allowed: Tensor | None, scale: float, scores: Tensor) -> Tensor:
         weights = _weights_in_c(functions, scores.contiguous(), allowed, scale)
         ctx.save_for_backward(weights)
-        ctx.save_for_forward(weights)
         ctx.scale = scale
         return weights
 
     @staticmethod
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, None, _changed(ctx.saved_tensors[0], errors[0], ctx.scale)
-
-    @staticmethod
-    def jvp(ctx: Any, *changes: Any) -> Tensor:
-        return _changed(ctx.saved_tensors[0], changes[3], ctx.scale)
 
 
 def _changed(weights: Tensor, x: Tensor, scale: float) -> Tensor:
