@@ -278,3 +278,11 @@ def test_a_path_that_is_not_utf8_is_one_line() -> None:
 def test_a_task_that_is_no_name_is_one_line(task: object) -> None:
     with pytest.raises(RecipeError, match="no task"):
         read_recipe("char-lstm", {"task": task})
+
+
+def test_a_list_of_data_is_recorded_and_read_again() -> None:
+    recipe = read_recipe("char-lstm", ['data.valid=["v", "w"]'], train=["a b.txt", Path("c")], test=["t"])
+    assert recipe.values()["data.train"] == ["a b.txt", "c"]
+    assert (recipe.values()["data.valid"], recipe.data.test) == (["v", "w"], "t")
+    assert validate_recipe(tomllib.loads(recipe.to_toml()), where="it") == recipe
+    assert read_recipe(recipe, train=recipe.data.train) == recipe
