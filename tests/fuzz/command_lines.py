@@ -121,6 +121,7 @@ def _argument(choose: Random, case: Case, material: Material, command: str, para
     values = {
         "run": lambda: _run(choose, case, material, command),
         "path": lambda: _path(choose, case),
+        "paths": lambda: _path(choose, case),
         "text": lambda: _path(choose, case),
         "recipe": lambda: choose.choice(["char-lstm", "char-gru", "tag-lstm", "classify-bag", odd.string(choose)]),
         "name": lambda: choose.choice(["char-lstm", "tag-lstm", odd.string(choose)]),
