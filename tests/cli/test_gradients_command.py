@@ -22,7 +22,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_the_encoders_that_are_there_by_default(ensue: Ensue) -> None:
-    said = ensue("gradients", *SMALL, "--steps", 0)
+    said = ensue("gradients", *SMALL[:2], "--steps", 0, *SMALL[4:])
     assert said.status == 0
     rows = [line.split() for line in said.out.splitlines()]
     assert [row[0] for row in rows] == ["encoder", "elman", "lstm", "gru", "clockwork", "mingru"]
