@@ -17,6 +17,7 @@ LONGEST = 5000
 _OPTIONS = (
     (re.compile(r"(?<![\w-])--(overwrite|resume)\b(?![=-])"), r"\1=True"),
     (re.compile(r"(?<![\w-])--(out|errors|pool|train|valid|test)\b(?![=-])"), r"\1"),
+    (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+) and ([\w.]+)=([\w.]+)"), r'settings={"\1": "\2", "\3": "\4"}'),
     (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+)"), r'settings={"\1": "\2"}'),
 )
 """Options in messages, and what a caller in Python writes in their places."""

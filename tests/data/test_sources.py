@@ -28,7 +28,7 @@ def complaint(location: str | Path, encoding: str = "utf-8") -> str:
     with pytest.raises(DataError) as caught:
         text_of(location, encoding)
     assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return caught.value.in_options()
 
 
 def test_a_text_is_exactly_the_files(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
             run_tiny(recipe, tmp_path / "run")
     step = 4 if times < 6 else 8
     assert f"the disk is full while saving step {step + 4}; " in str(caught.value)
-    assert f"step-{step} is whole; free some space and go on with --resume" in str(caught.value)
+    assert f"step-{step} is whole; free some space and go on with resume=True" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert [c.name for c in complete_checkpoints(tmp_path / "run" / "checkpoints")][-1] == f"step-{step}"
     assert not list((tmp_path / "run").rglob("*.partial"))

@@ -202,6 +202,7 @@ def _groups(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
 
 def _take_empty_step(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
     """Let the optimizer make what it keeps for these parameters, whose values are loaded afterwards."""
+    rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     for parameter in parameters:
@@ -209,6 +210,8 @@ def _take_empty_step(optimizer: torch.optim.Optimizer, parameters: list[nn.Param
     if parameters:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
 
 
 def _filled(place: Any, value: Tensor, path: Path, key: str) -> Any:

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -234,8 +235,9 @@ OBJECT = '{"text": "a", "label": "x"}\n'
 )
 def test_errors_say_where(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
     path = written(tmp_path, name, text)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError) as caught:
         documents(path)
+    assert re.search(message, caught.value.in_options())
     assert "\n" not in str(caught.value)
 
 

@@ -1,5 +1,6 @@
 """What files are taken for: formats, headers, labels and texts, and what is no guess but an error."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,9 @@ def test_a_person_says_it_by_name_or_number() -> None:
     ],
 )
 def test_what_is_not_told_is_an_error(text: str, choice: Choice, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as caught:
         layout(text, choice)
+    assert re.search(message, caught.value.in_options())
 
 
 def test_columns_need_a_format_that_has_them() -> None:
@@ -183,7 +185,7 @@ REPEATED = [["Text", "Text", "Label"], *([f"some text of words {n}", str(n), "ab
 
 
 def test_a_header_with_a_name_twice_is_a_header() -> None:
-    with pytest.raises(DataError, match=r'it may be column 1 "Text", column 2 "Text"; --set data.texts'):
+    with pytest.raises(DataError, match=r'it may be column 1 "Text", column 2 "Text"; settings={"data.texts"'):
         find_columns(REPEATED, Choice(), "x")
     with pytest.raises(
         DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected one, or its number in place'

@@ -131,7 +131,7 @@ def test_a_mistake_is_one_line_with_its_place(
 ) -> None:
     with pytest.raises(DataError) as error:
         list(source(tmp_path, text, name, **options))
-    assert message in str(error.value)
+    assert message in error.value.in_options()
     assert "\n" not in str(error.value)
 
 
