@@ -31,8 +31,8 @@ from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEn
 from ensue.processor import Precision
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
+from ensue.tasks.language_modeling.job import LanguageModeling
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
-from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.text.tokenizers import train_tokenizer
 from ensue.training.device import Way, computing
 from ensue.training.loop import Trainer

@@ -20,7 +20,7 @@ C_FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*
 
 READ = """
 from ensue.version import package_file, package_text
-from ensue.recipe.toml_files import recipe_names
+from ensue.recipe import recipe_names
 assert len(package_text("engine/kernels.h")) > 1000 and package_file("exchange/c/pages/page.js").is_file()
 assert "char-lstm" in recipe_names()
 """

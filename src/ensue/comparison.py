@@ -13,7 +13,7 @@ from ensue.errors import DataError, EnsueError, RunError, listed
 from ensue.inspection.notebook import Shown, table_section
 from ensue.inspection.page import Section
 from ensue.library import load
-from ensue.metrics.comparison import RESAMPLES, Difference, ScoredItems, differences
+from ensue.metrics.scores import RESAMPLES, Difference, ScoredItems, differences
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.pictures import TONES, axes_of, written

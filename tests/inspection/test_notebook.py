@@ -20,8 +20,8 @@ from ensue.inspection import notebook
 from ensue.inspection.notebook import Answers, NotebookReporter, curve_section, kernel_display, scores_section
 from ensue.inspection.notebook import html as shown
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.comparison import Difference
 from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import Difference
 from ensue.runs.pictures import Grid, Lines
 from ensue.runs.reporter import Facts, Outcome, StepReport, Validation
 from ensue.tasks.classification.pipeline import Classified

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensue.metrics.comparison import MOST_ROWS, ItemRows, ScoredItems, differences, f1, ratio
+from ensue.metrics.scores import MOST_ROWS, ItemRows, ScoredItems, differences, f1, ratio
 
 
 def answers(rng: np.random.Generator, share: float, size: int = 200) -> ScoredItems:

@@ -13,7 +13,7 @@ from ensue.serving.metrics import Metrics
 from ensue.serving.routes import PATHS
 from ensue.serving.served import Served
 from ensue.serving.worker import Worker
-from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.tasks.language_modeling.job import LanguageModeling
 from ensue.training.run import train_run
 from page_data import tiny
 from serving.running import TEXT

@@ -44,7 +44,7 @@ def test_nothing_outside_of_its_folder_names_a_task() -> None:
     [
         'if task == "labeling": pass',
         "from ensue.tasks.classification.job import ClassificationJob",
-        "def f():\n    import ensue.tasks.language_modeling.task",
+        "def f():\n    import ensue.tasks.language_modeling.job",
     ],
 )
 def test_a_name_is_noticed(line: str) -> None:

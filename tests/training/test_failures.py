@@ -18,7 +18,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.runs import weights
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.weights import read_tensors
-from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.tasks.language_modeling.job import LanguageModeling
 from ensue.training.loop import Trainer
 from training.resuming import At
 from training.tiny import kept, run_tiny, some_slow, tiny_recipe

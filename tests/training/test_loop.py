@@ -12,9 +12,8 @@ from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import read_tensors
-from ensue.tasks.language_modeling.job import language_modeling
+from ensue.tasks.language_modeling.job import LanguageModeling, language_modeling
 from ensue.tasks.language_modeling.model import LanguageModelParts
-from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.tasks.texts.corpus import read_corpus
 from ensue.training import loop
 from ensue.training.gradients import step_seed

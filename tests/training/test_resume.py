@@ -16,7 +16,7 @@ from ensue.recipe import Recipe, read_recipe
 from ensue.runs import weights
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.tasks.contract.data_set import fingerprints
-from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.tasks.language_modeling.job import LanguageModeling
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import MODELS, Recorder, kept, needs_bfloat16, run_tiny, seal, some_slow, tiny_recipe
 from training.tiny_pairs import pair_recipe

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ensue.comparison import ComparedRun, Comparison
-from ensue.metrics.comparison import RESAMPLES
+from ensue.metrics.scores import RESAMPLES
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:

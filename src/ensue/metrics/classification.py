@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +12,9 @@ from numpy.typing import NDArray
 from ensue.metrics.confusion import (
     MOST_LABELS,
     LabelsScores,
-    label_scores,
+    Tally,
     macro_f1,
     most_supported,
-    overall,
     share,
     weighted_f1,
 )
@@ -54,8 +52,8 @@ class ClassificationScores(LabelsScores):
         return ("micro F1", self.micro_f1) if self.confusion is None else ("macro F1", self.macro_f1)
 
 
-class ClassificationTally:
-    """Counts texts one by one, and holds only counts.
+class ClassificationTally(Tally[ClassificationScores]):
+    """Counts of texts.
 
     `labels` are the model's K labels in the order of its probabilities. With `multiple`, a text has any number of
     labels, also none; without, exactly one.
@@ -67,52 +65,40 @@ class ClassificationTally:
 
     def __init__(self, labels: Sequence[str], *, multiple: bool = False) -> None:
         assert len(set(labels)) == len(labels), "the model has a label twice"
-        self.labels = list(labels)
-        self.multiple = multiple
-        self._examples = 0
-        self._exact = 0
-        self._pairs: Counter[tuple[str, str]] = Counter()
-        self._correct: Counter[str] = Counter()
-        self._gold: Counter[str] = Counter()
-        self._predicted: Counter[str] = Counter()
-        self._reliability = _Reliability()
+        super().__init__("micro_f1" if multiple else None)
+        self.labels, self.multiple, self._reliability = list(labels), multiple, _Reliability()
 
-    def add(self, gold: Collection[str], probabilities: NDArray[np.floating[Any]], predicted: Collection[str]) -> None:
+    def add(
+        self, gold: Collection[str], probabilities: NDArray[np.floating[Any]], predicted: Collection[str]
+    ) -> tuple[int, ...]:
         """Counts one text: its right labels, known or not, the probabilities (K,), and the predicted labels."""
         assert not isinstance(gold, str), f'labels come as a collection, not as "{gold}"'
         assert not isinstance(predicted, str), f'labels come as a collection, not as "{predicted}"'
         assert len(probabilities) == len(self.labels), f"{len(probabilities)} probabilities, {len(self.labels)} labels"
         right, said = set(gold), set(predicted)
-        self._examples += 1
-        self._exact += right == said
-        self._gold.update(right)
-        self._predicted.update(said)
-        self._correct.update(right & said)
         if self.multiple:
             self._reliability.add(probabilities, np.array([label in right for label in self.labels]))
-            return
-        assert len(right) == len(said) == 1, f"one label each, not {sorted(right)} and {sorted(said)}"
-        self._pairs[min(right), min(said)] += 1
-        top = int(np.argmax(probabilities))
-        self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in right]))
+        else:
+            assert len(right) == len(said) == 1, f"one label each, not {sorted(right)} and {sorted(said)}"
+            self.pairs[min(right), min(said)] += 1
+            top = int(np.argmax(probabilities))
+            self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in right]))
+        return self._counted(right == said, 1, right & said, right, said)
 
     def scores(self) -> ClassificationScores:
-        """The scores of all texts so far."""
-        per_label = label_scores(self._correct, self._gold, self._predicted)
-        known = set(self.labels)
-        unknown = {label: count for label, count in self._gold.most_common() if label not in known}
+        per_label, unknown = self.per_label, self.unknown(self.labels)
         labels = [*self.labels, *list(unknown)[:MOST_UNKNOWN]]
         if len(self.labels) > MOST_LABELS and not self.multiple:
-            labels = most_supported(labels, self._gold)
+            labels = most_supported(labels, self.gold)
         return ClassificationScores(
-            accuracy=share(self._exact, self._examples),
+            accuracy=self.accuracy,
             macro_f1=macro_f1(per_label),
             weighted_f1=weighted_f1(per_label),
-            micro_f1=overall(per_label, self._correct).f1,
-            examples=self._examples,
+            micro_f1=self.overall.f1,
+            examples=self.size,
             per_label=per_label,
             labels=labels,
-            confusion=None if self.multiple else [[self._pairs[gold, said] for said in labels] for gold in labels],
+            confusion=None if self.multiple else [[self.pairs[gold, said] for said in labels] for gold in labels],
             calibration_error=self._reliability.error(),
             unknown_labels=unknown,
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from operator import add
+from typing import Any, Generic, TypeVar
 
-from ensue.metrics.scores import Scores
+from ensue.metrics.scores import ItemRows, Score, ScoredItems, Scores, f1, ratio
 
 MOST_LABELS = 100
 """The most labels in a table that a run keeps of a validation, and in a confusion matrix."""
@@ -55,6 +56,75 @@ class LabelsScores(Scores):
         return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
 
 
+ScoresT = TypeVar("ScoresT", bound=LabelsScores)
+
+
+class Tally(ABC, Generic[ScoresT]):
+    """Counts of right and predicted labels. They are added item by item, so there may be any number of items."""
+
+    def __init__(self, f1_name: str | None = None) -> None:
+        self.item_scores: dict[str, Score] = {"accuracy": ratio(0, 1)} | ({f1_name: f1(2, 3, 4)} if f1_name else {})
+        self.size, self.sums = 0, (0, 0, 0, 0, 0)
+        self.pairs: Counter[tuple[str, str]] = Counter()
+        self.correct: Counter[str] = Counter()
+        self.gold: Counter[str] = Counter()
+        self.predicted: Counter[str] = Counter()
+
+    @abstractmethod
+    def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
+        """Counts an item, and returns its row of numbers: of predictions that are right, and of all; of labels that are
+        found, that are right, and that are predicted.
+        """
+
+    @abstractmethod
+    def scores(self) -> ScoresT:
+        """The scores of all items so far."""
+
+    def scores_of(self, answers: Iterable[tuple[Any, ...]]) -> ScoresT:
+        """The scores, in constant memory. Each answer has the arguments of `add`."""
+        for answer in answers:
+            self.add(*answer)
+        return self.scores()
+
+    def items_of(self, answers: Iterable[tuple[Any, ...]], unit: str) -> ScoredItems:
+        """The items of these scores, for a test of differences."""
+        rows = ItemRows()
+        for answer in answers:
+            rows.append(self.add(*answer))
+        return rows.scored(unit, self.item_scores)
+
+    def _counted(
+        self, right: int, size: int, correct: Collection[str], gold: Collection[str], predicted: Collection[str]
+    ) -> tuple[int, ...]:
+        self.correct.update(correct)
+        self.gold.update(gold)
+        self.predicted.update(predicted)
+        row = right, size, len(correct), len(gold), len(predicted)
+        self.size, self.sums = self.size + 1, tuple(map(add, self.sums, row))
+        return row
+
+    @property
+    def accuracy(self) -> float:
+        """The share of predictions that are right."""
+        return share(*self.sums[:2])
+
+    @property
+    def per_label(self) -> dict[str, LabelScore]:
+        """The scores of the labels that were right or predicted at least once, sorted by label."""
+        labels = sorted(self.gold.keys() | self.predicted)
+        return {name: LabelScore.of(self.correct[name], self.gold[name], self.predicted[name]) for name in labels}
+
+    @property
+    def overall(self) -> LabelScore:
+        """The scores of all labels together: the micro average."""
+        return LabelScore.of(*self.sums[2:])
+
+    def unknown(self, known: Iterable[str]) -> dict[str, int]:
+        """The counts of right labels that are not known, the most frequent first."""
+        names = {*known}
+        return {label: count for label, count in self.gold.most_common() if label not in names}
+
+
 def most_supported(labels: Iterable[str], support: Mapping[str, int]) -> list[str]:
     """The labels, in their order; of more than 100 those that are right most often."""
     labels = list(labels)
@@ -74,19 +144,6 @@ def brief(scores: dict[str, Any]) -> dict[str, Any]:
 def share(part: float, whole: float) -> float:
     """`part / whole`; 0 if `whole` is 0."""
     return part / whole if whole else 0.0
-
-
-def label_scores(correct: Counter[str], gold: Counter[str], predicted: Counter[str]) -> dict[str, LabelScore]:
-    """The scores of the labels that were right or predicted at least once, sorted by label."""
-    return {
-        label: LabelScore.of(correct[label], gold[label], predicted[label]) for label in sorted(gold.keys() | predicted)
-    }
-
-
-def overall(scores: Mapping[str, LabelScore], correct: Counter[str]) -> LabelScore:
-    """The scores of all labels together: the micro average."""
-    support = sum(score.support for score in scores.values())
-    return LabelScore.of(correct.total(), support, sum(score.predicted for score in scores.values()))
 
 
 def macro_f1(scores: Mapping[str, LabelScore]) -> float:

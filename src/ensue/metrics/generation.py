@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from ensue.errors import EnsueError
-from ensue.metrics.comparison import (
+from ensue.metrics.scores import (
     RESAMPLES,
     Difference,
     ItemRows,
     Numbers,
     Score,
     ScoredItems,
+    Scores,
     differences,
     of_sums,
     ratio,
 )
-from ensue.metrics.scores import Scores
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
 
@@ -35,7 +35,7 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 class Comparison(Scores):
     """The scores of two systems on the same texts, ours first, and the probability that chance makes such a difference.
 
-    By paired bootstrap with `RESAMPLES` samples, in either direction (`metrics/comparison.py`).
+    By paired bootstrap with `RESAMPLES` samples, in either direction (`metrics/scores.py`).
     """
 
     bleu: tuple[float, float]

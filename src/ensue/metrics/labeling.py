@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
 from types import MappingProxyType
 from typing import Any
 
-from ensue.metrics.confusion import LabelScore, LabelsScores, label_scores, macro_f1, most_confused, overall, share
+from ensue.metrics.confusion import LabelsScores, Tally, macro_f1, most_confused
 from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import Span, position, spans
 
@@ -51,19 +52,16 @@ class LabelingScores(LabelsScores):
     def as_json(self) -> dict[str, Any]:
         names = ("gold", "predicted", "count")
         misaligned = {"misaligned": self.misaligned} if self.misaligned else {}
-        return (
-            super().as_json()
-            | {"confusion": [dict(zip(names, row, strict=True)) for row in self.confusion]}
-            | misaligned
-        )
+        confusion = [dict(zip(names, row, strict=True)) for row in self.confusion]
+        return {**super().as_json(), "confusion": confusion, **misaligned}
 
     @property
     def headline(self) -> tuple[str, float]:
         return ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
 
 
-class LabelingTally:
-    """Counts sentences one by one, and holds only counts, so a file may have any length.
+class LabelingTally(Tally[LabelingScores]):
+    """Counts of sentences.
 
     With `spans`, precision, recall and F1 are those of conlleval: a predicted span is correct if a gold span has the
     same class, start and end. Spans are read by `ensue.text.schemes.spans`, so labels that break their scheme are
@@ -72,75 +70,74 @@ class LabelingTally:
     unchanged, so gold labels and predictions have the same scheme (`in_scheme` of the model's labels).
     """
 
-    def __init__(self, *, spans: bool, read: Reading = spans) -> None:
-        self.is_spans, self._read = spans, read
-        self._sentences, self._misaligned, self._first = 0, 0, ""
-        self._pairs: Counter[tuple[str, str]] = Counter()
-        self._correct: Counter[str] = Counter()
-        self._gold: Counter[str] = Counter()
-        self._predicted: Counter[str] = Counter()
+    def __init__(self, *, spans: bool, read: Reading = spans, known: Iterable[str] | None = None) -> None:
+        super().__init__("f1" if spans else None)
+        self.is_spans, self._read, self._known = spans, read, known
+        self._misaligned, self._first = 0, ""
 
     def add(
-        self, gold: Sequence[str], predicted: Sequence[str], misaligned: Sequence[Span] = (), place: str = ""
-    ) -> None:
+        self,
+        gold: Sequence[str],
+        predicted: Sequence[str],
+        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}),
+        place: str = "",
+    ) -> tuple[int, ...]:
         """Counts one sentence, by its right and its predicted labels. Its `misaligned` spans, of which `gold` has the
         words, are misses.
         """
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
-        self._sentences += 1
-        self._misaligned += len(misaligned)
-        self._first = self._first or (place if misaligned else "")
-        self._pairs.update(zip(gold, predicted, strict=True))
-        if self.is_spans:
-            gold_spans, predicted_spans = set(self._read(gold)) - {*misaligned}, self._read(predicted)
-            self._gold.update(span.label for span in (*gold_spans, *misaligned))
-            self._predicted.update(span.label for span in predicted_spans)
-            self._correct.update(span.label for span in gold_spans & {*predicted_spans})
+        cut = misaligned.get("", ())
+        self._misaligned += len(cut)
+        self._first = self._first or (place if cut else "")
+        self.pairs.update(zip(gold, predicted, strict=True))
+        right = [label for label, other in zip(gold, predicted, strict=True) if label == other]
+        if not self.is_spans:
+            return self._counted(len(right), len(gold), right, gold, predicted)
+        gold_spans, predicted_spans = set(self._read(gold)) - {*cut}, self._read(predicted)
+        correct = gold_spans & {*predicted_spans}
+        labels = ([span.label for span in group] for group in (correct, (*gold_spans, *cut), predicted_spans))
+        return self._counted(len(right), len(gold), *labels)
 
     def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
         """The scores of all sentences so far. `known` are the model's labels; with `spans`, their classes count."""
-        correct, gold, predicted = map(Counter, (self._correct, self._gold, self._predicted))
-        for (right, said), count in () if self.is_spans else self._pairs.items():
-            gold[right] += count
-            predicted[said] += count
-            correct[right] += count if right == said else 0
-        per_label = label_scores(correct, gold, predicted)
-        total, tokens = overall(per_label, correct), self._pairs.total()
+        per_label, total = self.per_label, self.overall
+        known = self._known if known is None else known
+        if known is not None and self.is_spans:
+            known = {position(tag).label for tag in known}
         return LabelingScores(
             is_spans=self.is_spans,
-            accuracy=share(sum(count for (a, b), count in self._pairs.items() if a == b), tokens),
+            accuracy=self.accuracy,
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
             macro_f1=macro_f1(per_label),
-            tokens=tokens,
-            sentences=self._sentences,
+            tokens=self.sums[1],
+            sentences=self.size,
             per_label=per_label,
-            confusion=most_confused(self._pairs, CONFUSIONS),
-            unknown_labels={} if known is None else self._unknown(gold, known),
-            pairs=self._pairs,
+            confusion=most_confused(self.pairs, CONFUSIONS),
+            unknown_labels={} if known is None else self.unknown(known),
+            pairs=self.pairs,
             misaligned=self._misaligned,
             first_misaligned=self._first,
         )
 
-    def _unknown(self, gold: Counter[str], known: Iterable[str]) -> dict[str, int]:
-        names = {position(tag).label for tag in known} if self.is_spans else {*known}
-        return {label: count for label, count in gold.most_common() if label not in names}
 
-
-class ColumnsTally:
-    """Counts the labels of several columns: a label is a tuple with a value for each.
+class ColumnsTally(Tally[LabelingScores]):
+    """Counts of the labels of several columns: a label is a tuple with a value for each.
 
     Accuracy, precision, recall and F1 are those of words that are right in all columns. `per_label` has the scores of
     each column, and `macro_f1` is the mean of their F1.
     """
 
     def __init__(self, labels: LabelColumns) -> None:
-        self._spans = {name: any(part.labels.has_spans for part in parts) for name, parts in labels.columns.items()}
-        self._columns = {name: LabelingTally(spans=of_spans) for name, of_spans in self._spans.items()}
-        plain = {name: parts[0] for name, parts in labels.columns.items() if parts[0].kind == "label"}
-        self._known = {name: part.labels.names for name, part in plain.items()}
-        self._right, self._tokens, self._sentences = 0, 0, 0
+        super().__init__()
+        self._columns = {
+            name: LabelingTally(
+                spans=any(part.labels.has_spans for part in parts),
+                known=parts[0].labels.names if parts[0].kind == "label" else None,
+            )
+            for name, parts in labels.columns.items()
+        }
 
     def add(
         self,
@@ -148,48 +145,22 @@ class ColumnsTally:
         predicted: Sequence[tuple[str, ...]],
         misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}),
         place: str = "",
-    ) -> None:
-        """Counts one sentence, by its right and its predicted labels."""
-        assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
-        right, tokens = right_tokens(gold, predicted)
-        self._right, self._tokens, self._sentences = self._right + right, self._tokens + tokens, self._sentences + 1
+    ) -> tuple[int, ...]:
         for number, (name, tally) in enumerate(self._columns.items()):
-            cut = misaligned.get(name, ())
+            cut = {"": misaligned.get(name, ())}
             tally.add([row[number] for row in gold], [row[number] for row in predicted], cut, place)
+        return self._counted(sum(map(eq, gold, predicted)), len(gold), (), (), ())
 
     def scores(self) -> LabelingScores:
-        """The scores of all sentences so far."""
-        found = {name: tally.scores(self._known.get(name)) for name, tally in self._columns.items()}
-        per_label = {name: _overall(scores) for name, scores in found.items()}
+        found = {name: tally.scores() for name, tally in self._columns.items()}
+        per_label = {name: tally.overall for name, tally in self._columns.items()}
         wrong = [(f"{name} {a}", f"{name} {b}", n) for name, one in found.items() for a, b, n in one.confusion]
         unknown = {f"{name} {a}": n for name, one in found.items() for a, n in one.unknown_labels.items()}
-        accuracy = share(self._right, self._tokens)
+        accuracy = self.accuracy
         return LabelingScores(
             is_spans=False, accuracy=accuracy, precision=accuracy, recall=accuracy, f1=accuracy,
-            macro_f1=macro_f1(per_label), tokens=self._tokens, sentences=self._sentences, per_label=per_label,
+            macro_f1=macro_f1(per_label), tokens=self.sums[1], sentences=self.size, per_label=per_label,
             confusion=sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:CONFUSIONS],
             unknown_labels=unknown, pairs=Counter(), misaligned=sum(one.misaligned for one in found.values()),
             first_misaligned=next((one.first_misaligned for one in found.values() if one.misaligned), ""),
         )  # fmt: skip
-
-
-def _overall(scores: LabelingScores) -> LabelScore:
-    """The scores of a column as those of one label."""
-    if not scores.is_spans:
-        return LabelScore(scores.precision, scores.recall, scores.f1, scores.tokens, scores.tokens)
-    support = sum(one.support for one in scores.per_label.values())
-    predicted = sum(one.predicted for one in scores.per_label.values())
-    return LabelScore(scores.precision, scores.recall, scores.f1, support, predicted)
-
-
-def right_tokens(gold: Sequence[object], predicted: Sequence[object]) -> tuple[int, int]:
-    """How many labels of a sentence are right, and how many it has."""
-    return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
-
-
-def right_spans(
-    gold: Sequence[str], predicted: Sequence[str], read: Reading = spans, misaligned: Sequence[Span] = ()
-) -> tuple[int, int, int]:
-    """How many spans of a sentence are found, how many it has, and how many are predicted."""
-    theirs, ours = set(read(gold)) - {*misaligned}, set(read(predicted))
-    return len(theirs & ours), len(theirs) + len(misaligned), len(ours)

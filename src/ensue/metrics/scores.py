@@ -1,11 +1,19 @@
-"""Scores of a model on test data, as a line for people and as JSON."""
+"""Scores of a model on test data, as a line for people and as JSON, and whether one model is better than another.
+
+The test is the paired bootstrap: the items of the test data (sentences, texts, pairs, pieces of a text) are drawn with
+replacement, as many as there are, and all models are scored on each such sample (Efron & Tibshirani 1993; Koehn 2004).
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ensue.inspection.notebook import ShownScores
 
@@ -57,3 +65,117 @@ def _json(value: Any) -> Any:
 def finite(number: float) -> float | None:
     """The number; None if it is not finite, which JSON does not have."""
     return number if math.isfinite(number) else None
+
+
+RESAMPLES = 1_000
+SEED = 15
+MOST_ROWS = 10_000
+"""Of more items, neighbors are one item together, so that memory and time stay as they are."""
+
+Numbers = NDArray[np.float64]
+Score = Callable[[Numbers, NDArray[np.int64]], Numbers]
+"""From the rows (N, K) of items, and how often each is in each sample (R, N), to the score of each sample (R,)."""
+
+
+def of_sums(score: Callable[[Numbers], Numbers]) -> Score:
+    """A score that follows from the sums (R, K) over the items of a sample."""
+    return lambda rows, counts: score(counts @ rows)
+
+
+def ratio(part: int, whole: int) -> Score:
+    """The sum of a column, divided by that of another; 0 where that is 0."""
+    return of_sums(lambda sums: np.divide(sums[:, part], sums[:, whole], np.zeros(len(sums)), where=sums[:, whole] > 0))
+
+
+def f1(correct: int, gold: int, predicted: int) -> Score:
+    """F1 of the counts in three columns."""
+    return of_sums(
+        lambda sums: (
+            2 * sums[:, correct] / np.maximum(sums[:, gold] + sums[:, predicted], 1)  # both are whole numbers
+        )
+    )
+
+
+@dataclass(frozen=True)
+class ScoredItems:
+    """The items of test data, and for each the numbers (N, K) that scores are made of.
+
+    `unit` names the items, `size` tells how many there were before neighbors were put together. `remarks` are what
+    else has to be known of the scores, a line each.
+    """
+
+    unit: str
+    size: int
+    rows: Numbers
+    scores: Mapping[str, Score]
+    remarks: Sequence[str] = field(default=())
+
+    def whole(self) -> dict[str, float]:
+        """The scores of all items."""
+        everything = np.ones((1, len(self.rows)), np.int64)
+        return {name: float(score(self.rows, everything)[0]) for name, score in self.scores.items()}
+
+    def samples(self) -> dict[str, Numbers]:
+        """The scores of each sample (RESAMPLES,). The samples are the same for every model."""
+        size = len(self.rows)
+        draws = np.random.default_rng(SEED).integers(0, size, (RESAMPLES, size), np.int32)
+        counts = np.stack([np.bincount(drawn, minlength=size) for drawn in draws])
+        return {name: score(self.rows, counts) for name, score in self.scores.items()}
+
+
+class ItemRows:
+    """Collects the rows of items one by one. Neighbors are added up when there are too many."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._rows: list[Numbers] = []
+        self._together = 1
+
+    def append(self, row: ArrayLike) -> None:
+        """The row of the next item."""
+        numbers = np.asarray(row, np.float64)
+        if self.size % self._together:
+            self._rows[-1] = self._rows[-1] + numbers
+        else:
+            self._rows.append(numbers)
+        self.size += 1
+        if len(self._rows) == 2 * MOST_ROWS and not self.size % self._together:
+            self._rows = [a + b for a, b in zip(self._rows[::2], self._rows[1::2], strict=True)]
+            self._together *= 2
+
+    def scored(self, unit: str, scores: Mapping[str, Score], remarks: Sequence[str] = ()) -> ScoredItems:
+        """The items so far."""
+        return ScoredItems(unit, self.size, np.stack(self._rows) if self._rows else np.zeros((0, 1)), scores, remarks)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A score minus that of another model, the interval that has 95 % of the samples, and the probability of a
+    difference as large if there were none.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The numbers by name."""
+        return {"difference": self.value, "low": self.low, "high": self.high, "p": self.p}
+
+
+def differences(ours: ScoredItems, theirs: ScoredItems) -> dict[str, Difference]:
+    """The differences of the scores that both have. Items of another kind or number have none."""
+    if (ours.unit, ours.size) != (theirs.unit, theirs.size) or len(ours.rows) < 2:
+        return {}
+    whole, other, samples, drawn = ours.whole(), theirs.whole(), ours.samples(), theirs.samples()
+    return {
+        name: _difference(whole[name] - other[name], samples[name] - drawn[name]) for name in samples if name in drawn
+    }
+
+
+def _difference(value: float, samples: Numbers) -> Difference:
+    # samples stand around the difference itself; moved to 0 they show what chance alone would do
+    by_chance = np.abs(samples - samples.mean()) >= abs(value)
+    low, high = np.quantile(samples, (0.025, 0.975))
+    return Difference(value, float(low), float(high), float((by_chance.sum() + 1) / (len(samples) + 1)))

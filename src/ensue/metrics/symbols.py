@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ensue.errors import EnsueError
-from ensue.metrics.comparison import ItemRows, ScoredItems, of_sums, ratio
 from ensue.metrics.generation import edit_distance
-from ensue.metrics.scores import Scores
+from ensue.metrics.scores import ItemRows, ScoredItems, Scores, of_sums, ratio
 
 
 class JudgedSymbols(NamedTuple):

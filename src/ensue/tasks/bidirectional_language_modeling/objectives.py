@@ -16,9 +16,8 @@ from torch import Tensor
 
 from ensue.data.corpus.batches import Blocks, Segments
 from ensue.data.permutation import mix
-from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
-from ensue.metrics.scores import Scores, finite, mean
+from ensue.metrics.scores import ItemRows, ScoredItems, Scores, finite, mean, ratio
 from ensue.models.bidirectional import (
     FIRST_WORD,
     TEXT_BEGIN,

@@ -16,7 +16,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.scores import ScoredItems
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalModel
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead

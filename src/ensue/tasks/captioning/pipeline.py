@@ -17,8 +17,8 @@ from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
+from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.captioning.model import Captioned, CaptionerParts, captioned, check_caption, check_looked_at

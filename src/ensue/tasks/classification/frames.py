@@ -26,7 +26,7 @@ from ensue.inspection.notebook import Answers
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.inspection.series import SeriesView, series_section
 from ensue.metrics.classification import ClassificationScores
-from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.scores import ScoredItems
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
@@ -35,7 +35,7 @@ from ensue.tasks.classification.data import class_labels
 from ensue.tasks.classification.page import labels_section
 from ensue.tasks.classification.pipeline import Choosing, Classified
 from ensue.tasks.classification.recipe import FrameClassificationRecipe
-from ensue.tasks.classification.task import ClassifiedFrames, Judged, items_of, scores_of
+from ensue.tasks.classification.task import ClassifiedFrames, Judged, tally_of
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, chunked, frames_from
@@ -97,15 +97,15 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> ClassificationScores:
         """The scores on labeled series. Raises DataError for one without a label."""
-        return scores_of(self.labels, self._judged(location, encoding))
+        return tally_of(self.labels).scores_of(self._judged(location, encoding))
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
-        return items_of(self.labels, self._judged(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
 
     def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
         for answer in self.classify(self._whole(location, encoding)):
             right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
-            yield Judged(right, self.labels.chosen(answer.probabilities), answer.probabilities)
+            yield Judged(right, answer.probabilities, self.labels.chosen(answer.probabilities))
 
     def portable(self) -> Portable:
         return PortableFrames(self).portable(_classified, "frame_classifier", {"classes": self.labels.to_json()})

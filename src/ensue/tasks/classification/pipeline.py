@@ -26,13 +26,13 @@ from ensue.inspection.notebook import LONGEST_CELL, Answers, Bar, Chips, Shown
 from ensue.inspection.page import Inspection, Section, cut
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
-from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.notices import say_empty, say_unknown
 from ensue.tasks.classification.page import MOST_LABELS, inspect_texts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.classification.task import Judged, classify_words, items_of, scores_of
+from ensue.tasks.classification.task import Judged, classify_words, tally_of
 from ensue.tasks.classification.texts import (
     TextReader,
     check_document,
@@ -235,10 +235,10 @@ class ClassificationPipeline(Choosing, WordPipeline):
         """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
         one.
         """
-        return scores_of(self.labels, self._judged(location, format, encoding))
+        return tally_of(self.labels).scores_of(self._judged(location, format, encoding))
 
     def scored_items(self, location: Location, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:
-        return items_of(self.labels, self._judged(location, format, encoding), "texts")
+        return tally_of(self.labels).items_of(self._judged(location, format, encoding), "texts")
 
     def _judged(self, location: Location, format: str, encoding: str) -> Iterator[Judged]:
         """The labels of labeled texts. Raises DataError if there are none."""
@@ -246,8 +246,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
-            said = self.labels.chosen(answer.probabilities)
-            yield Judged(answer.document.labels, said, answer.probabilities)
+            chosen = self.labels.chosen(answer.probabilities)
+            yield Judged(answer.document.labels, answer.probabilities, chosen)
         if answer is None:
             raise DataError("no text in it", location)
 

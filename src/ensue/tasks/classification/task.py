@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,7 +16,6 @@ from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
-from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of, evaluating
@@ -246,7 +245,7 @@ def score_classifier(
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
     pairs = zip(gold, probabilities, strict=True)
-    return scores_of(labels, (Judged(names, labels.chosen(shares), shares) for names, shares in pairs))
+    return tally_of(labels).scores_of(Judged(names, shares, labels.chosen(shares)) for names, shares in pairs)
 
 
 def with_best_threshold(
@@ -260,26 +259,13 @@ def with_best_threshold(
 
 
 class Judged(NamedTuple):
-    """The labels that are right, those that the model says, and the probabilities of all (K,)."""
+    """The labels that are right, the probabilities of all (K,), and the labels that the model predicts."""
 
-    right: Collection[str]
-    said: Collection[str]
+    gold: Collection[str]
     probabilities: NDArray[np.floating[Any]]
+    predicted: Collection[str]
 
 
-def scores_of(labels: Classes, answers: Iterable[Judged]) -> ClassificationScores:
-    """The scores, in constant memory."""
-    tally = ClassificationTally(labels.names, multiple=labels.multiple)
-    for right, said, probabilities in answers:
-        tally.add(right, probabilities, said)
-    return tally.scores()
-
-
-def items_of(labels: Classes, answers: Iterable[Judged], unit: str) -> ScoredItems:
-    """The items of these scores, for a test of differences."""
-    rows = ItemRows()
-    for answer in answers:
-        right, said = set(answer.right), set(answer.said)
-        rows.append((right == said, 1, len(right & said), len(right), len(said)))
-    accuracy = {"accuracy": ratio(0, 1)}
-    return rows.scored(unit, accuracy | ({"micro_f1": f1(2, 3, 4)} if labels.multiple else {}))
+def tally_of(labels: Classes) -> ClassificationTally:
+    """The tally of answers with these labels (`Judged`)."""
+    return ClassificationTally(labels.names, multiple=labels.multiple)

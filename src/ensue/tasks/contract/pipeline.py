@@ -17,7 +17,7 @@ from ensue.errors import DataError, EnsueError, RunError
 from ensue.hub import run_name
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
-from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.scores import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog

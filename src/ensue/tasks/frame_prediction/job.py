@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.frames.stored import FrameRows
-from ensue.metrics.frames import FrameScores
+from ensue.metrics.language import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.runs.card import score_table

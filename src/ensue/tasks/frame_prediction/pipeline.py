@@ -21,8 +21,8 @@ from ensue.data.frames.writing import check_writable, content_of
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
-from ensue.metrics.frames import FrameScores
+from ensue.metrics.language import FrameScores
+from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
 from ensue.outputs import check_outputs, written

@@ -17,7 +17,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.scores import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, chunked
 from ensue.tasks.glimpses.model import GlimpseParts

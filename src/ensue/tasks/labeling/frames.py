@@ -21,8 +21,8 @@ from ensue.inspection.markup import clipped
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.inspection.series import SeriesView, curves_or_map, series_section
-from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
+from ensue.metrics.scores import ScoredItems
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
@@ -34,7 +34,7 @@ from ensue.tasks.labeling.page import MOST_WORDS, path_sections
 from ensue.tasks.labeling.portable import tag_settings
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import Confidence
-from ensue.tasks.labeling.task import Judged, items_of, scores_of
+from ensue.tasks.labeling.task import Judged, tally_of
 from ensue.tasks.labeling.view import TagsView, view_tags
 from ensue.text.labels import Labels
 from ensue.text.schemes import spans
@@ -113,10 +113,10 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> LabelingScores:
         """The scores on series with a label for each frame. Raises DataError for one without."""
-        return scores_of(self.labels, self._judged(location, encoding))
+        return tally_of(self.labels).scores_of(self._judged(location, encoding))
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
-        return items_of(self.labels, self._judged(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
 
     def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
         for one, found in self.label(self._whole(location, encoding)):

@@ -24,8 +24,8 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
+from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.outputs import check_outputs
@@ -37,7 +37,7 @@ from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
-from ensue.tasks.labeling.task import Judged, items_of, scores_of, with_mistakes
+from ensue.tasks.labeling.task import Judged, tally_of, with_mistakes
 from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
@@ -210,13 +210,13 @@ class LabelingPipeline(WordPipeline):
         """
         answers = self._answers(data, format, encoding)
         if errors is None:
-            return scores_of(self.labels, (judged for _, judged in answers))
+            return tally_of(self.labels).scores_of(judged for _, judged in answers)
         check_outputs([data, self.run or ""], files=[errors], overwrite=overwrite)
-        return scores_of(self.labels, with_mistakes(answers, Path(errors)))
+        return tally_of(self.labels).scores_of(with_mistakes(answers, Path(errors)))
 
     def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
         answers = self._answers(location, format, encoding)
-        return items_of(self.labels, (judged for _, judged in answers), "sentences")
+        return tally_of(self.labels).items_of((judged for _, judged in answers), "sentences")
 
     def _answers(self, data: Location, format: str | None, encoding: str) -> Iterator[tuple[Sentence, Judged]]:
         """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""

@@ -23,8 +23,7 @@ from ensue.data.kept_columns import Kept, in_cache
 from ensue.data.parallel import batched
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
-from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
-from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally, right_spans, right_tokens
+from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
 from ensue.models.frame_features import Frames
 from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
@@ -64,26 +63,11 @@ class Judged(NamedTuple):
         return cls(labels.in_scheme(right), said, misaligned, place)
 
 
-def scores_of(labels: TaggerLabels, answers: Iterable[Judged]) -> LabelingScores:
-    """The scores, in constant memory."""
+def tally_of(labels: TaggerLabels) -> ColumnsTally | LabelingTally:
+    """The tally of answers with these labels (`Judged`)."""
     if isinstance(labels, LabelColumns):
-        columns = ColumnsTally(labels)
-        for answer in answers:
-            columns.add(answer.right, answer.said, answer.misaligned, answer.place)
-        return columns.scores()
-    tally = LabelingTally(spans=labels.has_spans, read=labels.spans)
-    for answer in answers:
-        tally.add(answer.right, answer.said, answer.misaligned.get("", ()), answer.place)
-    return tally.scores(known=labels.names)
-
-
-def items_of(labels: TaggerLabels, answers: Iterable[Judged], unit: str) -> ScoredItems:
-    """The items of these scores, for a test of differences."""
-    rows, spans = ItemRows(), None if isinstance(labels, LabelColumns) or not labels.has_spans else labels.spans
-    for right, said, misaligned, _ in answers:
-        counts = right_spans(right, said, spans, misaligned.get("", ())) if spans else ()
-        rows.append((*right_tokens(right, said), *counts))
-    return rows.scored(unit, {"accuracy": ratio(0, 1)} | ({"f1": f1(2, 3, 4)} if spans else {}))
+        return ColumnsTally(labels)
+    return LabelingTally(spans=labels.has_spans, read=labels.spans, known=labels.names)
 
 
 def with_mistakes(answers: Iterable[tuple[Sentence, Judged]], path: Path) -> Iterator[Judged]:
@@ -219,4 +203,6 @@ def evaluate_tagger(model: Tagger, data: Labeled, labels: TaggerLabels) -> Label
         paths = data.paths(model)
     said = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({}, len(paths))
-    return scores_of(labels, starmap(partial(Judged.of, labels), zip(data.labels, said, misaligned, strict=True)))
+    return tally_of(labels).scores_of(
+        starmap(partial(Judged.of, labels), zip(data.labels, said, misaligned, strict=True))
+    )

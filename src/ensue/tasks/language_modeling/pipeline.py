@@ -22,8 +22,8 @@ from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.models.adaptation import Adaptation, AdaptationOptions
 from ensue.models.adaptive_model import AdaptiveModel
 from ensue.models.language_model import LanguageModel

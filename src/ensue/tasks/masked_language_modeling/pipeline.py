@@ -22,8 +22,8 @@ from ensue.errors import EnsueError
 from ensue.inspection.markup import share
 from ensue.inspection.notebook import Answers, html, table_section
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import MaskedScores
+from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory

@@ -20,8 +20,8 @@ from ensue.data.sources import is_typed
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
+from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory

@@ -21,8 +21,8 @@ from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import SearchOptions
 from ensue.errors import EnsueError
-from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
+from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.notices import say_empty
 from ensue.tasks.contract.chunks import EVERY, WHOLE, Shard

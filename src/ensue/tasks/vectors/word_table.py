@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ensue.data.judgments import Analogies, Questions, Similarities
 from ensue.errors import DataError
 from ensue.inspection.notebook import Answers
-from ensue.metrics.comparison import ItemRows, Numbers, ScoredItems, ratio
+from ensue.metrics.scores import ItemRows, Numbers, ScoredItems, ratio
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
 from ensue.stored import Copyable
 from ensue.tasks.vectors.text_vectors import unit_vectors

@@ -23,7 +23,7 @@ from ensue.hub import run_name
 from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section
-from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.scores import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
