@@ -65,10 +65,10 @@ from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
-from ensue.tasks.captioning.recipe import CaptionData, CaptionTrain
+from ensue.tasks.captioning import CaptionData, CaptionTrain
 from ensue.tasks.classification.recipe import ClassificationData
-from ensue.tasks.drawing.recipe import DrawingData, DrawingTrain
-from ensue.tasks.frame_prediction.recipe import FramePredictionTrain
+from ensue.tasks.drawing import DrawingData, DrawingTrain
+from ensue.tasks.frame_prediction import FramePredictionTrain
 from ensue.tasks.frames.recipe import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import CuttingData, LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain

@@ -10,7 +10,7 @@ from ensue.data.frames.source import Shape
 from ensue.recipe import validate_recipe
 from ensue.tasks.classification.frames import FrameClassificationPipeline
 from ensue.tasks.classification.model import FrameClassifierParts
-from ensue.tasks.frame_prediction.model import FramePredictorParts
+from ensue.tasks.frame_prediction.job import FramePredictorParts
 from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.labeling.frames import FrameLabelingPipeline

@@ -26,9 +26,9 @@ from ensue.tasks.classification.frames import FrameClassificationPipeline
 from ensue.tasks.classification.model import FrameClassifierParts
 from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.frame_prediction.model import FramePredictorParts
+from ensue.tasks.frame_prediction import FramePredictionRecipe
+from ensue.tasks.frame_prediction.job import FramePredictorParts
 from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
-from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import ensue
 from ensue.cli.program import app
-from ensue.data.frames.writing import content_of
+from ensue.data.frames.arrays import content_of
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
 from ensue.tasks.contract.chunks import Shard
 from ensue.tasks.frame_prediction.job import FramePredictionJob

@@ -15,9 +15,9 @@ from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.captioning import CaptioningRecipe
 from ensue.tasks.captioning.model import Captioned, CaptionerParts, captions_of, check_caption, check_looked_at
 from ensue.tasks.captioning.pipeline import CaptioningPipeline
-from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.contract.data_set import DataSetJob
 from ensue.tasks.frames.data import LabeledSeries, SeriesData
 from ensue.tasks.frames.model import FramesSeen

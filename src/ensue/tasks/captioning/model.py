@@ -14,7 +14,7 @@ from ensue.models.build_frames import build_captioner
 from ensue.models.captioner import Captioner
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
-from ensue.tasks.captioning.recipe import CaptioningRecipe
+from ensue.tasks.captioning import CaptioningRecipe
 from ensue.tasks.contract.chunks import MOST_ATTENDED, check_read, most_read
 from ensue.tasks.frames.data import check_image
 from ensue.tasks.frames.model import FrameParts, read_frames_seen

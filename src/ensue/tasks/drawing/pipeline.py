@@ -24,8 +24,8 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import check_generated
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.task import NamedScores
+from ensue.tasks.drawing import DrawingRecipe
 from ensue.tasks.drawing.page import painting_sections, view_painting
-from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import Images, as_colors, binarized, images_of, noise_of, read_images, score_painter
 
 AT_ONCE = 100

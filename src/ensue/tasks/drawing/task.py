@@ -23,7 +23,7 @@ from ensue.models.painter import Bound, ImageSize, Painter
 from ensue.nn.draws import normal
 from ensue.ranks import spread
 from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
-from ensue.tasks.drawing.recipe import DrawingRecipe
+from ensue.tasks.drawing import DrawingRecipe
 from ensue.tasks.frames.data import check_image
 from ensue.types import Loss, State
 

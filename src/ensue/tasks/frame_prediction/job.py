@@ -1,9 +1,9 @@
-"""The job of training a model of the next frame, and its task."""
+"""The job of training a model of the next frame, its task, and the parts of the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -11,17 +11,41 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.stored import FrameRows
 from ensue.metrics.language import FrameScores
+from ensue.models.build_frames import build_frame_predictor
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import DataSetJob, Split
 from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
-from ensue.tasks.frame_prediction.model import FramePredictorParts
+from ensue.tasks.frame_prediction import FramePredictionRecipe
 from ensue.tasks.frame_prediction.prediction import nats_of, scores_of
-from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.data import LabeledSeries, SeriesData, frames_of
+from ensue.tasks.frames.model import FrameParts, read_frames_seen
 from ensue.types import Loss, State
+
+
+@dataclass(frozen=True)
+class FramePredictorParts(FrameParts):
+    """The parts of a model of the next frame."""
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        return cls(read_frames_seen(run))
+
+    def build(self, recipe: FramePredictionRecipe) -> FramePredictor:
+        return build_frame_predictor(self.features(recipe), recipe.encoder, recipe.latent, recipe.head)
+
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        return [
+            f"ensue generate {path} --out new.npz --frames 100",
+            f"ensue score {path} FILE",
+            f"ensue predict {path} FILE --json",
+            f"ensue evaluate {path} FILE --json",
+        ]
+
+    def python(self, recipe: Any) -> list[str]:
+        return ["print(model.generate(frames=100))"]
 
 
 @dataclass(frozen=True)

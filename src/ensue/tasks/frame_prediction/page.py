@@ -17,8 +17,8 @@ from ensue.inspection.series import MOST_CURVES, SeriesView, curves_or_map, seri
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.modules import device_of, evaluating
+from ensue.tasks.frame_prediction import FramePredictionRecipe
 from ensue.tasks.frame_prediction.prediction import PRIOR_DRAWS, over_draws
-from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.data import SeriesNoise
 
 PRIOR_SEED = 1

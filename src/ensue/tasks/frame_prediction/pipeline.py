@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.files import Location
+from ensue.data.frames.arrays import check_writable, content_of
 from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.stored import FrameRows
-from ensue.data.frames.writing import check_writable, content_of
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection
@@ -35,6 +35,7 @@ from ensue.tasks.contract.portable import (
     state_from,
     state_tensors,
 )
+from ensue.tasks.frame_prediction import FramePredictionRecipe
 from ensue.tasks.frame_prediction.page import inspect_series
 from ensue.tasks.frame_prediction.prediction import (
     PICTURES,
@@ -45,7 +46,6 @@ from ensue.tasks.frame_prediction.prediction import (
     next_moments,
     scores_of,
 )
-from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.pipeline import FramesPipeline, PortableFrames, chunked
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000

@@ -1,10 +1,10 @@
-"""Reading of images in glimpses: captions as symbols, batches, the bound, what is read, scores."""
+"""Training a reader of images in glimpses: the model's parts, captions as symbols, batches, scores, the job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,15 +14,47 @@ from torch import Tensor
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
+from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.frame_features import Frames
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
+from ensue.runs.card import score_table
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import Config, Size
+from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_device
-from ensue.tasks.frames.data import LabeledSeries, SeriesNoise, check_image, frames_of
-from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, frames_of
+from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
+from ensue.tasks.glimpses import GlimpsesRecipe
 from ensue.text.labels import Classes
 from ensue.types import Loss, State
+
+
+class GlimpsesConfig(Config):
+    """`config.json`."""
+
+    rows: Size
+
+
+@dataclass(frozen=True)
+class GlimpseParts(LabeledFrameParts):
+    """The parts of a model that reads images of so many `rows`; its labels are the symbols."""
+
+    config: ClassVar[type[Config]] = GlimpsesConfig
+    labels: Classes
+    rows: int
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        labels = run.read_json("labels.json", Classes.from_json)
+        return cls(read_frames_seen(run), labels, run.config["rows"])
+
+    def build(self, recipe: GlimpsesRecipe) -> GlimpseReader:
+        return build_glimpse_reader(
+            self.features(recipe), recipe.encoder, recipe.glimpses, rows=self.rows, num_symbols=len(self.labels)
+        )
+
 
 READ_ROWS = 256
 """Images that are read together outside of training."""
@@ -163,3 +195,47 @@ def judged(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int
     answers = read_images(model, labels, data.rows, data.labels, most=most)
     for right, (found, nats) in zip(data.labels, answers, strict=True):
         yield JudgedSymbols(right, found.symbols, nats)
+
+
+class ImageData(LabeledSeriesData):
+    """Images with their captions."""
+
+    unit: ClassVar[str] = "images"
+
+
+class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
+    """Trains a model that reads images in glimpses."""
+
+    counted_by: ClassVar[str] = "examples"
+    recipe: GlimpsesRecipe
+    parts: GlimpseParts
+    task: ReadingInGlimpses
+
+    def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
+        rows = 0 if run is None else run.parts.rows
+
+        def check(series: Series) -> None:
+            nonlocal rows
+            rows = rows or len(series.frames)
+            check_glimpsed(series, recipe, rows)
+
+        data = ImageData(recipe, run, labels_of=lambda series: caption_of(series, recipe), check=check)
+        super().__init__(recipe, data)
+        labels = Classes(sorted(self.split.train.label_counts))
+        self.parts = GlimpseParts(data.seen(), labels, rows) if run is None else run.parts
+        self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)
+
+    def config(self) -> dict[str, Any]:
+        return {"rows": self.parts.rows, **super().config()}
+
+    def test(self, model: GlimpseReader) -> SymbolScores | None:
+        most = self.recipe.glimpses.most_symbols
+        return None if self.split.test is None else score_reader(model, self.parts.labels, self.split.test, most)
+
+    @property
+    def score_columns(self) -> dict[str, str]:
+        return {"exact_match": "exact match", "edit_rate": "edit rate", "nats_per_symbol": "nats per symbol"}
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        shares = {key: (title, ".4g") for key, title in self.score_columns.items()}
+        return score_table(scores, {**shares, "examples": ("images", ",")})
