@@ -7,10 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from functools import cache, cached_property
 from threading import Lock
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from ensue.parsing import shown
 
@@ -29,6 +42,16 @@ class Bounds(NamedTuple):
         """Raises ValueError for a number that is out of bounds."""
         if not self.least <= value <= self.most:
             raise ValueError(f"expected {self.least:,} to {self.most:,}, found {shown(value)}")
+
+
+T = TypeVar("T")
+
+
+def changed(value: T, **attributes: Any) -> T:
+    """A copy of an object, with these attributes."""
+    other = copy(value)
+    vars(other).update(attributes)
+    return other
 
 
 class Copyable:

@@ -59,27 +59,11 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.given = local_run(path), str(path)
-        self.manifest = Manifest(self.path)
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def origins(self) -> Path:
+        self.manifest, self.checkpoints = Manifest(self.path), self.path / "checkpoints"
+        self.origins = self.path / "origins"
         """The folder of the runs from which it begins."""
-        return self.path / "origins"
-
-    @property
-    def weights(self) -> Path:
-        """The file of the best weights."""
-        return self.path / "model.safetensors"
-
-    @property
-    def metrics(self) -> Path:
-        """The file of the reports."""
-        return self.path / "metrics.jsonl"
+        self.weights, self.metrics = self.path / "model.safetensors", self.path / "metrics.jsonl"
+        """The best weights, and the reports."""
 
     @property
     def exists(self) -> bool:

@@ -27,10 +27,14 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 """The devices that ensue runs on, by torch's names."""
 
 
-class Way(BaseModel):
-    """A way to compute on a CPU. Another way rounds differently."""
+class Strict(BaseModel):
+    """Values of these types alone, which do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Way(Strict):
+    """A way to compute on a CPU. Another way rounds differently."""
 
     precision: Precision = "float32"
     products: Products = "highest"

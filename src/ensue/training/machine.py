@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ensue import processor
 from ensue.cache import written_beside
@@ -25,7 +25,7 @@ from ensue.engine import bf16_kernels, has_bfloat16
 from ensue.engine.c_library import fingerprint
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.processor import Precision
-from ensue.training.device import PLAIN, Products, Way, computing, products_set
+from ensue.training.device import PLAIN, Products, Strict, Way, computing, products_set
 from ensue.training.workloads import WORKLOADS, Workload, training_step
 from ensue.version import VERSION
 
@@ -40,15 +40,13 @@ SECONDS = 0.5
 PRODUCTS_ERROR = 1e-5
 """The largest difference from float64 at which oneDNN's float32 products are used."""
 MAX_BYTES = 1 << 20
+MAX_ISA = "ONEDNN_MAX_CPU_ISA"
+"""The variable that bounds the instructions that oneDNN uses."""
 
 Say = Callable[[str], object]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Machine(_Table):
+class Machine(Strict):
     """The properties of a machine that a profile depends on."""
 
     processor: str
@@ -62,9 +60,10 @@ class Machine(_Table):
 
     @classmethod
     def here(cls) -> Self:
+        capability = torch.backends.cpu.get_cpu_capability()
         return cls(
             processor=processor.name(),
-            features=_digest(" ".join([*sorted(processor.features()), *_used()])),
+            features=_digest(" ".join([*sorted(processor.features()), capability, os.environ.get(MAX_ISA, "")])),
             cores=processor.cores(),
             torch=torch.__version__,
             ensue=VERSION,
@@ -77,13 +76,13 @@ class Machine(_Table):
         return cache_directory() / "machines" / f"{_digest(self.model_dump_json())}.json"
 
 
-class Timing(_Table):
+class Timing(Strict):
     way: Way
     milliseconds: float = Field(gt=0, allow_inf_nan=False)
     """Milliseconds of a training step: the lower quartile, since other work on the machine only makes it longer."""
 
 
-class Profile(_Table):
+class Profile(Strict):
     """The timings of each workload, in the ways to compute that were compared."""
 
     format: Literal[1] = 1
@@ -233,11 +232,6 @@ def _kept(machine: Machine) -> Profile | None:
 def _keep(profile: Profile) -> None:
     with written_beside(profile.machine.path) as partial:
         partial.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
-
-
-def _used() -> list[str]:
-    """The features of the processor that torch uses, and the bound for oneDNN, if somebody has set one."""
-    return [torch.backends.cpu.get_cpu_capability(), os.environ.get("ONEDNN_MAX_CPU_ISA", "")]
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -158,16 +158,9 @@ def learning_rate(recipe: TrainRecipe, progress: float) -> float:
         return recipe.learning_rate * progress / recipe.warmup
     if recipe.schedule == "inverse-sqrt":
         return recipe.learning_rate * math.sqrt(recipe.warmup / progress)
-    return recipe.learning_rate * _decay(recipe.schedule, (progress - recipe.warmup) / (1 - recipe.warmup))
-
-
-def _decay(schedule: Literal["linear", "cosine", "constant"], progress: float) -> float:
-    match schedule:
-        case "linear":
-            return 1 - progress
-        case "cosine":
-            return 0.5 * (1 + math.cos(math.pi * progress))
-    return 1.0
+    after = (progress - recipe.warmup) / (1 - recipe.warmup)
+    decays = {"linear": 1 - after, "cosine": 0.5 * (1 + math.cos(math.pi * after)), "constant": 1.0}
+    return recipe.learning_rate * decays[recipe.schedule]
 
 
 class Average:

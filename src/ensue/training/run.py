@@ -76,67 +76,52 @@ def train_run(
     """
     refuse_hub(out)
     with joined(timeout=timeout):
-        return _trained(
-            recipe, RunDirectory(out), reporter=reporter or Reporter(), resume=resume, overwrite=overwrite,
-            device=device, threads=threads, begins=begins,
-        )  # fmt: skip
-
-
-def _trained(
-    recipe: Recipe | None,
-    run: RunDirectory,
-    *,
-    resume: bool,
-    overwrite: bool,
-    device: str,
-    threads: int | None,
-    reporter: Reporter,
-    begins: Callable[[], object],
-) -> Outcome:
-    """`train_run` in one of the processes that train together. The first one writes, and speaks."""
-    is_first = ranks().is_first
-    reporter = reporter if is_first else Reporter()
-    fresh = not run.exists or overwrite
-    recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
-    with together(ranks().adding(exact=recipe.train.deterministic)) as company:
-        job = company.in_turn(lambda: begin_job(recipe, None if fresh else run))
-        if not fresh:
-            _check_data(run, recipe, job)
-        model = _initial_model(job)
-        check_together(company, recipe, run, job, model)
-        Tuning(model, recipe.tuning, job.inherited)  # raises what is wrong with it
-        kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
-        runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
-        company.in_turn(lambda: job.work_out(torch.device(runtime.device), reporter.working))
-        with (
-            run.lock() if is_first else nullcontext(),
-            disk_errors_told(run.path, lambda: _full(run)),
-            computing(runtime, runtime.device),
-            _interrupt_flag() as interrupted,
-        ):
-            if fresh and is_first:
-                _begin(run, recipe, job, runtime, overwrite=overwrite)
-            elif is_first and "draws" not in run.config:
-                reporter.noted(
-                    "random numbers of rows are drawn in another way since this run began; it has others now"
-                )
-            company.first_to_others("begun")
-            computed = _gradients(job, model, runtime)
-            trainer = Trainer(
-                model, job.task, recipe.train, run,
-                precision=runtime.precision, reporter=reporter, interrupted=interrupted,
-                tuning=Tuning(model, recipe.tuning, job.inherited), computed=computed,
-            )  # fmt: skip
-            resumed = trainer.resume()
-            if is_first and not fresh and recipe != run.recipe:  # only now: a damaged checkpoint leaves all as it was
-                run.write({"recipe.toml": recipe.to_toml()})
-            reporter.started(_facts(job, model, runtime, trainer if resumed else None))
-            begins()
-            reason = trainer.train()
-            with together(Ranks()):  # the others only wait
-                outcome = _finish(run, job, trainer, reason, reporter) if is_first else None
-            found = company.first_to_others(None if outcome is None else vars(outcome) | {"run": str(run.path)})
-            return Outcome(**found | {"run": run.path})
+        run = RunDirectory(out)
+        is_first = ranks().is_first  # which alone writes and reports
+        reporter = reporter if is_first and reporter is not None else Reporter()
+        fresh = not run.exists or overwrite
+        recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
+        with together(ranks().adding(exact=recipe.train.deterministic)) as company:
+            job = company.in_turn(lambda: begin_job(recipe, None if fresh else run))
+            if not fresh:
+                _check_data(run, recipe, job)
+            model = _initial_model(job)
+            check_together(company, recipe, run, job, model)
+            Tuning(model, recipe.tuning, job.inherited)  # raises what is wrong with it
+            kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
+            runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
+            company.in_turn(lambda: job.work_out(torch.device(runtime.device), reporter.working))
+            with (
+                run.lock() if is_first else nullcontext(),
+                disk_errors_told(run.path, lambda: _full(run)),
+                computing(runtime, runtime.device),
+                _interrupt_flag() as interrupted,
+            ):
+                if fresh and is_first:
+                    _begin(run, recipe, job, runtime, overwrite=overwrite)
+                elif is_first and "draws" not in run.config:
+                    reporter.noted(
+                        "random numbers of rows are drawn in another way since this run began; it has others now"
+                    )
+                company.first_to_others("begun")
+                computed = _gradients(job, model, runtime)
+                trainer = Trainer(
+                    model, job.task, recipe.train, run,
+                    precision=runtime.precision, reporter=reporter, interrupted=interrupted,
+                    tuning=Tuning(model, recipe.tuning, job.inherited), computed=computed,
+                )  # fmt: skip
+                resumed = trainer.resume()
+                if (
+                    is_first and not fresh and recipe != run.recipe
+                ):  # only now: a damaged checkpoint leaves all as it was
+                    run.write({"recipe.toml": recipe.to_toml()})
+                reporter.started(_facts(job, model, runtime, trainer if resumed else None))
+                begins()
+                reason = trainer.train()
+                with together(Ranks()):  # the others only wait
+                    outcome = _finish(run, job, trainer, reason, reporter) if is_first else None
+                found = company.first_to_others(None if outcome is None else vars(outcome) | {"run": str(run.path)})
+                return Outcome(**found | {"run": run.path})
 
 
 def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *, overwrite: bool) -> None:

@@ -25,7 +25,7 @@ from ensue.tasks.classification.texts import ReadTexts, TextReader, describe_rea
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.words.data import EncodedTexts, WordsData
-from ensue.tasks.words.model import d_vectors, with_vectors
+from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.tasks.words.teacher import Answer, Told
 from ensue.text.labels import Classes
@@ -90,6 +90,9 @@ class Documents(Columns):
         self.columns["empty"].extend([texts.is_empty])
         self.columns["groups"].extend([document.group])
 
+    def __str__(self) -> str:
+        return f"{len(self):,} texts"
+
 
 @dataclass(frozen=True)
 class ReadDocuments:
@@ -110,6 +113,7 @@ class DocumentData(WordsData[Documents]):
     """The labeled texts of a recipe."""
 
     unit: ClassVar[str] = "texts"
+    examples: ClassVar[str] = "texts"
     one: ClassVar[str] = "text"
 
     def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
@@ -117,7 +121,7 @@ class DocumentData(WordsData[Documents]):
         if not data.train:
             raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
         source = document_source(data, data.train, group=data.group)
-        self.layout = source.layout
+        self.layout, self.form = source.layout, str(source.layout)
         self.read_as = f" ({self.layout})"
         super().__init__(recipe, run)
         if self.kept is not None and (recipe.head.ngrams or recipe.tuning.rehearse):
@@ -187,11 +191,6 @@ class DocumentData(WordsData[Documents]):
             lexicon, vectors, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
         )
 
-    def parts_of(self, run: RunDirectory) -> ClassifierParts:
-        """The parts of a run that is resumed."""
-        parts: ClassifierParts = with_vectors(run.parts, run, self.recipe.features.vectors)
-        return parts
-
     def encoded(self, documents: Documents, parts: ClassifierParts) -> ClassifiedTexts:
         """The texts as the model reads them."""
         texts = [EncodedTexts(parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts]
@@ -225,14 +224,6 @@ class DocumentData(WordsData[Documents]):
     @property
     def example(self) -> str:
         return "" if self.num_texts == 2 else "a text of yours"
-
-    def lines(self) -> list[str]:
-        data, split = self.recipe.data, self.split
-        lines = [f"- training: `{data.train}` ({self.layout}), {len(split.train):,} texts; {self.protocol()}"]
-        lines.append(f"- validation: {split.valid_from}" + (f", {len(split.valid):,} texts" if split.valid else ""))
-        lines[-1] += ", with gold labels" if self.answers and data.valid else ""
-        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different texts"] if self.answers else []
-        return [*lines, *([f"- test: `{data.test}`, {len(split.test):,} texts"] if split.test else [])]
 
     def python(self) -> list[str]:
         text = f'"{self.example}"' if self.example else '("a text", "another text")'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -29,6 +28,7 @@ from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.notices import say_empty, say_unknown
+from ensue.stored import changed
 from ensue.tasks.classification.page import MOST_LABELS, inspect_texts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
@@ -97,9 +97,7 @@ class Choosing:
     def with_search(self, *, at_least: float) -> Self:
         """A copy of the model with another `at_least`."""
         check_share("at_least", at_least)
-        other = copy(self)
-        other.at_least = at_least
-        return other
+        return changed(self, at_least=at_least)
 
 
 def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:

@@ -24,7 +24,9 @@ def portable(pipeline: WordPipeline, labels: Classes, data: ClassificationData) 
         """A text after pooling."""
         model: Any = both.model
         found: Pooled = model.pooled(
-            words.features(both, given, suffix) if model.pooling is not None else _none(words.numbers(given, suffix)),
+            words.features(both, given, suffix)
+            if model.pooling is not None
+            else words.numbers(given, suffix).unsqueeze(-1)[..., :0].float(),
             words.keys(given, suffix),
             words.mask(given, suffix),
         )
@@ -57,7 +59,3 @@ def portable(pipeline: WordPipeline, labels: Classes, data: ClassificationData) 
         "pair": pipeline.model.pair,
     }
     return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
-
-
-def _none(numbers: Tensor) -> Tensor:
-    return numbers.new_zeros(*numbers.shape, 0).float()

@@ -71,34 +71,23 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
         label = int(model.probabilities(model.logits_of(pooled))[0].argmax())
     integrated = [integrated_of(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
     with torch.inference_mode():
-        return _views(model, texts, readings, pooled, label, integrated)
-
-
-def _views(
-    model: Classifier,
-    texts: Sequence[ReadWords],
-    readings: Sequence[ReadFeatures],
-    pooled: Sequence[Pooled],
-    label: int,
-    integrated: Sequence[Integrated | None],
-) -> tuple[ClassifierView, ...]:
-    logits = model.logits_of(pooled)
-    probabilities = model.probabilities(logits)[0]
-    return tuple(
-        ClassifierView(
-            words=read.words,
-            is_known=read.is_known(),
-            label=label,
-            probabilities=probabilities.cpu().numpy(),
-            contributions=_contributions(model, read, pooled, side=side, logits=logits, label=label),
-            attention=attention_weights(model, reading),
-            maxima=maxima_of(model, reading),
-            traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
-            heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
-            integrated=integrated[side],
+        logits = model.logits_of(pooled)
+        probabilities = model.probabilities(logits)[0]
+        return tuple(
+            ClassifierView(
+                words=read.words,
+                is_known=read.is_known(),
+                label=label,
+                probabilities=probabilities.cpu().numpy(),
+                contributions=_contributions(model, read, pooled, side=side, logits=logits, label=label),
+                attention=attention_weights(model, reading),
+                maxima=maxima_of(model, reading),
+                traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
+                heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
+                integrated=integrated[side],
+            )
+            for side, (read, reading) in enumerate(zip(texts, readings, strict=True))
         )
-        for side, (read, reading) in enumerate(zip(texts, readings, strict=True))
-    )
 
 
 def integrated_of(

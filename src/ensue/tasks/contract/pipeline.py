@@ -24,7 +24,6 @@ from ensue.runs.reporter import MetricsLog
 from ensue.tasks.contract.chunks import WHOLE, Shard
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.task import Scores
-from ensue.tasks.contract.token_scores import scores_json
 
 
 class Pipeline(Shown, ABC):
@@ -91,7 +90,8 @@ class Pipeline(Shown, ABC):
     def score_json(self, text: Any) -> Any:
         """The answer of `score` for a text, or a list of `num_scored` texts, as JSON values for the server."""
         scored: Any = self
-        return scores_json(scored.score(text))
+        tokens = [score.as_json() for score in scored.score(text)]
+        return {"nats": round(sum(token["nats"] for token in tokens), 6), "tokens": tokens}
 
     def facts(self, model: str = "", **parts: str) -> dict[str, str]:
         """The facts at the top of a page of `inspect`: the run, these descriptions of the model, its parameters."""

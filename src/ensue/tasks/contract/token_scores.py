@@ -72,12 +72,6 @@ def token_scores(tokenizer: Tokenizer, text: str, ids: Sequence[int], nats: Iter
         yield score
 
 
-def scores_json(scores: Iterable[TokenScore]) -> dict[str, Any]:
-    """The tokens of a text with their nats, and the nats of all, as JSON values."""
-    tokens = [score.as_json() for score in scores]
-    return {"nats": round(sum(token["nats"] for token in tokens), 6), "tokens": tokens}
-
-
 class Scorer(Protocol):
     """A scorer of the tokens of texts in pieces."""
 

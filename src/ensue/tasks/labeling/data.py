@@ -28,7 +28,7 @@ from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.labeling.task import SENTENCES
 from ensue.tasks.words.data import EncodedTexts, WordsData
-from ensue.tasks.words.model import d_vectors, with_vectors
+from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.tasks.words.teacher import Shares, Told
 from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, TaggerLabels, learned_values
@@ -282,6 +282,7 @@ class SentenceData(WordsData[Sentences]):
     """The labeled sentences of a recipe."""
 
     unit: ClassVar[str] = "words"
+    examples: ClassVar[str] = "sentences"
 
     def __init__(self, recipe: LabelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe, data = recipe, recipe.data
@@ -293,7 +294,7 @@ class SentenceData(WordsData[Sentences]):
         if recipe.tuning.keep_labels and (data.label_columns or data.nested):
             raise RecipeError("tuning.keep_labels is for a tagger of one column, of spans that do not overlap")
         source = sentence_source(recipe, data.train)
-        self.format = source.format
+        self.format, self.form = source.format, source.format.name
         self.columns = data.label_columns
         self.label_column = data.label_column or self.format.default_column
         super().__init__(recipe, run)
@@ -452,11 +453,6 @@ class SentenceData(WordsData[Sentences]):
         lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)
         return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
-    def parts_of(self, run: RunDirectory) -> TaggerParts:
-        """The parts of a run that is resumed."""
-        parts: TaggerParts = with_vectors(run.parts, run, self.recipe.features.vectors)
-        return parts
-
     def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
         """The sentences as the model reads them."""
         values = {name: column.words for name, column in sentences.values.items()}
@@ -488,15 +484,6 @@ class SentenceData(WordsData[Sentences]):
     @property
     def example(self) -> str:
         return "" if self.recipe.features.columns else "Janet will back the bill"
-
-    def lines(self) -> list[str]:
-        data, split = self.recipe.data, self.split
-        lines = [f"- training: `{data.train}` ({self.format.name}), {split.train}", f"- validation: {split.valid_from}"]
-        if split.valid:
-            lines[-1] += f", {split.valid}"
-        lines[-1] += ", with gold labels" if self.answers and data.valid else ""
-        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} different sentences"] if self.answers else []
-        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
     def python(self) -> list[str]:
         return [f'print(model.predict(["{self.example}"]))'] if self.example else []

@@ -156,18 +156,15 @@ def _used(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
 
 
 def _paths(view: TagsView, names: Sequence[str]) -> list[tuple[TagPath, list[tuple[int, str, str, str]], int]]:
-    """The best paths, each with the words at which it differs from the best one, and how many more there are."""
-    return [(path, changes[:MOST_CHANGES], len(changes[MOST_CHANGES:])) for path in view.paths
-            for changes in [_changes(view, names, path)]]  # fmt: skip
-
-
-def _changes(view: TagsView, names: Sequence[str], path: TagPath) -> list[tuple[int, str, str, str]]:
-    """The place and the word of each difference, the best path's tag, and this one's."""
-    best = view.paths[0].tags
-    return [
-        (place, names[place], view.tags[best[place]], view.tags[path.tags[place]])
-        for place in np.flatnonzero(path.tags != best).tolist()
-    ]
+    """The best paths, each with the words at which it differs from the best one, and how many more there are: the
+    place, the word, the best path's tag, and this one's.
+    """
+    found, best = [], view.paths[0].tags
+    for path in view.paths:
+        places = np.flatnonzero(path.tags != best).tolist()
+        changes = [(place, names[place], view.tags[best[place]], view.tags[path.tags[place]]) for place in places]
+        found.append((path, changes[:MOST_CHANGES], len(changes[MOST_CHANGES:])))
+    return found
 
 
 def words_section(view: TaggerView) -> Section:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -29,6 +28,7 @@ from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.outputs import check_outputs
+from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.labeling.data import label_rows, read_passages
@@ -74,9 +74,7 @@ class LabelingPipeline(WordPipeline):
     def with_search(self, *, n_best: int) -> Self:
         """This model with so many paths of each sentence."""
         check_whole("n_best", n_best, 1, MOST_PATHS)
-        other = copy.copy(self)
-        other.n_best = n_best
-        return other
+        return changed(self, n_best=n_best)
 
     def predict(
         self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False, n_best: int | None = None

@@ -143,11 +143,9 @@ def _effects(
         budget -= len(places) * len(read)
         if budget < 0 and of_parts:
             break
-        effects = [
-            effect
-            for some in _calls(places, len(read))
-            for effect in _effects_at(model, read.blanked(position, some), emissions[position], path, position)
-        ]
+        effects, rows = list[Effect](), max(1, CALL_WORDS // len(read))
+        for some in (places[start : start + rows] for start in range(0, len(places), rows)):
+            effects += _effects_at(model, read.blanked(position, some), emissions[position], path, position)
         of_parts.append(effects[: len(parts[position])])
         of_letters.append(effects[len(parts[position]) :])
     return of_parts, of_letters
@@ -162,9 +160,3 @@ def _effects_at(
     shares = model.head.marginals(emissions, None)[:, position, tag].tolist()
     tags = model.head.best(emissions, None)[:, position].tolist()
     return [Effect(*each) for each in zip(falls, shares, tags, strict=True)]
-
-
-def _calls(places: list[PartLocation], length: int) -> list[list[PartLocation]]:
-    """The variants in calls of bounded size."""
-    rows = max(1, CALL_WORDS // length)
-    return [places[start : start + rows] for start in range(0, len(places), rows)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -27,6 +26,7 @@ from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
+from ensue.stored import changed
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.contract.task import NamedScores
@@ -200,9 +200,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
     def with_search(self, *, n_best: int) -> Self:
         """This model with so many tokens for each mask."""
         check_whole("n_best", n_best, 1, MOST_FILLS)
-        other = copy.copy(self)
-        other.n_best = n_best
-        return other
+        return changed(self, n_best=n_best)
 
     def predict(self, texts: Sequence[str]) -> list[FilledText]:
         """The texts with their masks, written `[MASK]`, filled.

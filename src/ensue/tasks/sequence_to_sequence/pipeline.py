@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import islice, starmap
 from pathlib import Path
@@ -25,6 +24,7 @@ from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
+from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, most_read
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.sequence_to_sequence.glossary import text_ends
@@ -121,9 +121,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         """
         if self.num_texts > 1:
             raise EnsueError(f"{self.run}: markup is kept in one text, and this model reads {self.num_texts} together")
-        other = copy(self)
-        other.keeps_markup = True
-        return other
+        return changed(self, keeps_markup=True)
 
     def with_others(self, *others: Self) -> Self:
         together = super().with_others(*others)

@@ -25,6 +25,7 @@ from ensue.metrics.generation import GenerationScores, compare_texts, score_text
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.notices import say_empty
+from ensue.stored import changed
 from ensue.tasks.contract.chunks import EVERY, WHOLE, Shard
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
@@ -98,9 +99,7 @@ class Writer(Predictor, Generic[ItemT]):
         names = [field.name for field in fields(self.search)]
         for name in changes.keys() - names:
             raise EnsueError(f'a search has no "{name}"; expected one of {", ".join(names)}')
-        other = copy(self)
-        other.search = replace(self.search, **changes)
-        return other
+        return changed(self, search=replace(self.search, **changes))
 
     def with_glossary(self, glossary: GlossaryLike) -> Self:
         """This model with a glossary: texts that stand in an output, or do not, where the source has some text.
@@ -109,9 +108,7 @@ class Writer(Predictor, Generic[ItemT]):
         `!` before it does not stand there. Without a source a pair is for every source. Raises DataError for a pair
         that is none, and for a target that the model cannot write.
         """
-        other = copy(self)
-        other.glossary, other.unmet = Glossary.of(glossary, self.target), Counter()
-        return other
+        return changed(self, glossary=Glossary.of(glossary, self.target), unmet=Counter())
 
     def lacking(self, *, least: int = 0) -> str:
         num = self.unmet["outputs"]

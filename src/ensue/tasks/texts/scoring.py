@@ -224,18 +224,10 @@ def _in_windows(
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """Positions and their nats, those of a call at a time."""
     for begins, length, predicted in windows:
-        nats = _window_nats(model, tokens, start_id, begins, length=length, predicted=predicted)
-        first = max(0, length - predicted)
+        inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])
+        targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
+        nats, first = _nats_of_windows(model, inputs, targets), max(0, length - predicted)
         yield np.concatenate([np.arange(begin + first, begin + length) for begin in begins]), nats.flatten()
-
-
-def _window_nats(
-    model: LanguageModel, tokens: TokenFile, start_id: int, begins: Sequence[int], *, length: int, predicted: int
-) -> Tensor:
-    """The nats of the last `predicted` tokens of windows of one `length`."""
-    inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])
-    targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
-    return _nats_of_windows(model, inputs, targets)
 
 
 def _nats_of_windows(model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64]) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,13 +35,6 @@ SENTENCES = 512
 """Sentences whose vectors of all layers are held at once."""
 
 
-class Layered(Protocol):
-    """A model that has vectors of words in sentences."""
-
-    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
-        """For each sentence the vectors (L, T, d) of its words in all layers."""
-
-
 class Senses:
     """The senses of a word, each as the mean of the unit vectors of its examples.
 
@@ -49,7 +42,7 @@ class Senses:
     or of all but the embeddings if there are fewer.
     """
 
-    def __init__(self, model: Layered, examples: Sequence[LabeledUse]) -> None:
+    def __init__(self, model: ContextualPipeline, examples: Sequence[LabeledUse]) -> None:
         if not examples:
             raise EnsueError("senses are learned from labeled examples; found none")
         self.model = model
@@ -69,7 +62,7 @@ class Senses:
         return [self.names[sense] for sense in self.cosines(uses).argmax(1)]
 
 
-def use_vectors(model: Layered, uses: Sequence[WordUse]) -> NDArray[np.float64]:
+def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
     """The unit vector of each used word in its sentence, (N, d); zeros for a word that the model does not see.
 
     Raises EnsueError for a place at which there is no word.
@@ -81,33 +74,13 @@ def use_vectors(model: Layered, uses: Sequence[WordUse]) -> NDArray[np.float64]:
     return unit_vectors(np.stack(found)) if found else np.zeros((0, 1))
 
 
-def _sums(model: Layered, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
+def _sums(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
     for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
         last = max(1, min(MOST_LAYERS, len(layers) - 1))
         yield layers[-last:, use.place].astype(np.float64).sum(0)
 
 
-def score_senses(model: Layered, location: str | Path) -> SenseScores:
-    """How often the nearest sense is the right one, for the words of a folder (`data.word_uses`)."""
-    found = {}
-    for word in read_senses(location):
-        if not word.train or not word.test:
-            raise DataError(f'"{word.word}" has no use to {"test" if word.train else "learn from"}', location)
-        nearest = Senses(model, word.train).nearest([example.use for example in word.test])
-        found[word.word] = [(example.sense, sense) for example, sense in zip(word.test, nearest, strict=True)]
-    return sense_scores(found)
-
-
-def score_words_in_context(model: Layered, location: str | Path, *, threshold_from: str | Path) -> WordInContextScores:
-    """How often the cosine of two uses of a word tells whether they have the same meaning, with the threshold that is
-    the best for the pairs of `threshold_from`.
-    """
-    threshold = best_cosine(*_compared(model, threshold_from))
-    cosines, is_same = _compared(model, location)
-    return WordInContextScores(float(((cosines > threshold) == is_same).mean()), threshold, len(cosines))
-
-
-def _compared(model: Layered, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _compared(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     pairs = read_use_pairs(location)
     first = use_vectors(model, [pair.first for pair in pairs])
     second = use_vectors(model, [pair.second for pair in pairs])
@@ -159,7 +132,13 @@ class ContextualPipeline(Pipeline):
     def sense_scores(self, location: str | Path) -> SenseScores:
         """How often the nearest sense is the right one (CoarseWSD-20; `data.word_uses`)."""
         check_path("the senses", location)
-        return score_senses(self, location)
+        found = {}
+        for word in read_senses(location):
+            if not word.train or not word.test:
+                raise DataError(f'"{word.word}" has no use to {"test" if word.train else "learn from"}', location)
+            nearest = Senses(self, word.train).nearest([example.use for example in word.test])
+            found[word.word] = [(example.sense, sense) for example, sense in zip(word.test, nearest, strict=True)]
+        return sense_scores(found)
 
     def word_in_context(self, location: str | Path, *, threshold_from: str | Path) -> WordInContextScores:
         """How often the cosine of two uses of a word tells whether they mean the same (WiC, MCL-WiC; `data.word_uses`).
@@ -168,7 +147,9 @@ class ContextualPipeline(Pipeline):
         """
         check_path("the pairs", location)
         check_path("the pairs", threshold_from)
-        return score_words_in_context(self, location, threshold_from=threshold_from)
+        threshold = best_cosine(*_compared(self, threshold_from))
+        cosines, is_same = _compared(self, location)
+        return WordInContextScores(float(((cosines > threshold) == is_same).mean()), threshold, len(cosines))
 
 
 def checked_layer(layer: int, num_layers: int) -> int:

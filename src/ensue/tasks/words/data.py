@@ -6,8 +6,7 @@ Its texts are numbers: their distinct words are encoded once, and batches are ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,13 +19,15 @@ from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms, Words
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
+from ensue.stored import changed
 from ensue.tasks.contract.data_set import DataSet
 from ensue.tasks.contract.labels_job import LabeledData
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
-from ensue.tasks.words.model import pretrained_vectors
+from ensue.tasks.words.model import pretrained_vectors, with_vectors
 from ensue.tasks.words.recipe import WordsRecipe
+from ensue.tasks.words.teacher import Told
 from ensue.tasks.words.tuned import Kept, Tuned
 from ensue.text.lexicon import Lexicon
 
@@ -44,6 +45,13 @@ DataT = TypeVar("DataT", bound=Forms)
 
 class WordsData(DataSet[DataT], Generic[DataT]):
     """Labeled texts, with the runs from which their model begins, and whose layers are features."""
+
+    recipe: Any
+    examples: ClassVar[str]
+    form: str
+    """The format of the files, for people."""
+    answers: Told | None
+    """The answers of a teacher."""
 
     def __init__(self, recipe: WordsRecipe, run: RunDirectory | None) -> None:
         self.origins = origins_for(recipe.origins, run)
@@ -65,6 +73,19 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         found = pretrained_vectors(features.vectors, forms, features.kept_vectors)
         lexicon = build_lexicon(features, counts, vectors=found.words, kept_vectors=found.kept, **columns)
         return lexicon, found.vectors
+
+    def parts_of(self, run: RunDirectory) -> Any:
+        """The parts of a run that is resumed."""
+        return with_vectors(run.parts, run, self.recipe.features.vectors)
+
+    def lines(self) -> list[str]:
+        data, split, protocol = self.recipe.data, self.split, self.protocol()
+        lines = [f"- training: `{data.train}` ({self.form}), {split.train}" + (f"; {protocol}" if protocol else "")]
+        lines.append(f"- validation: {split.valid_from}" + (f", {split.valid}" if split.valid else ""))
+        lines[-1] += ", with gold labels" if self.answers and data.valid else ""
+        different = f"different {self.examples}"
+        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} {different}"] if self.answers else []
+        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
     def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
         self.contextual.work_out(device, told)
@@ -98,15 +119,12 @@ class EncodedTexts:
 
     def with_contextual(self, features: ContextualFeatures) -> Self:
         """The texts with their words in the layers of other models, which are awaited."""
-        other = copy(self)
-        other.contextual = features.awaited(self.words, self.values)
-        return other
+        return changed(self, contextual=features.awaited(self.words, self.values))
 
     def joined(self, firsts: NDArray[np.int64]) -> Self:
         """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
-        other = copy(self)
-        other.words, other.columns = self.words.joined(firsts), [column.joined(firsts) for column in self.columns]
-        return other
+        columns = [column.joined(firsts) for column in self.columns]
+        return changed(self, words=self.words.joined(firsts), columns=columns)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
         """The batch of the texts in these rows, cut; its forms are those of all."""

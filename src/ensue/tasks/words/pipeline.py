@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -26,6 +25,7 @@ from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.runs.directory import RunDirectory
+from ensue.stored import changed
 from ensue.tasks.contract.chunks import Shard
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.words.choice import Candidate, drawn, text_vectors
@@ -83,9 +83,7 @@ class WordPipeline(Predictor):
     def with_splitter(self, splitter: str) -> Self:
         """This model with another splitter."""
         check_type("the splitter", splitter, str, "its name")
-        other = copy(self)
-        other._splitter = splitter
-        return other
+        return changed(self, _splitter=splitter)
 
     @abstractmethod
     def source(

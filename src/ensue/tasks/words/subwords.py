@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
+from ensue.stored import changed
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.texts.framing import Framing, Ids
 
@@ -221,9 +221,7 @@ class SubwordTexts:
 
     def joined(self, firsts: Ids) -> Self:
         """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
-        other = copy(self)
-        other.words = [words.joined(firsts) for words in self.words]
-        return other
+        return changed(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, cut: Cut = WHOLE) -> Subwords:
         """The batch of the texts in these rows, cut; all are read, since a text can have several windows."""
