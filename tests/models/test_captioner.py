@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.models.build_frames import build_captioner
-from ensue.models.captioner import Captioner, DrawnLooks, uneven_looks
+from ensue.models.captioner import Captioner, DrawnLooks, build_captioner, uneven_looks
 from ensue.models.frame_features import FrameFeatures
 from ensue.models.frame_specification import CaptionAttention, FrameFeatureSpecification, GridSpecification
 from ensue.models.specification import (

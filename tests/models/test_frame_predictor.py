@@ -14,9 +14,8 @@ from torch.distributions import (
     TransformedDistribution,
 )
 
-from ensue.models.build_frames import build_frame_predictor
 from ensue.models.frame_features import FrameFeatures, Frames
-from ensue.models.frame_predictor import FramePredictor
+from ensue.models.frame_predictor import FramePredictor, build_frame_predictor
 from ensue.models.frame_readers import PlainReader, StochasticReader, VariationalReader
 from ensue.models.frame_specification import FrameFeatureSpecification, LatentSpecification, MixtureHeadSpecification
 from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.frame_specification import FrameFeatureSpecification, GlimpseSpecification
-from ensue.models.glimpse_reader import GlimpseReader, ReadSymbols, bound
+from ensue.models.glimpse_reader import GlimpseReader, ReadSymbols, bound, build_glimpse_reader
 from ensue.models.specification import GRUEncoder
 from ensue.nn.draws import PartOfBatch, drawing_for
 

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ensue.models.build_frames import build_painter
 from ensue.models.frame_specification import CanvasSpecification
-from ensue.models.painter import ImageSize, Painter
+from ensue.models.painter import ImageSize, Painter, build_painter
 from ensue.models.specification import ElmanEncoder, LSTMEncoder
 
 

@@ -15,7 +15,7 @@ import ensue
 from ensue.data.frames.arrays import read_numpy
 from ensue.data.frames.series import Series, SeriesOptions
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
-from ensue.models.build_frames import build_frame_classifier
+from ensue.models.build_text import build_frame_classifier
 from ensue.models.frame_features import FrameFeatures, Frames, moved
 from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, NoEncoder

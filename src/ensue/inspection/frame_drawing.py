@@ -20,8 +20,11 @@ from ensue.inspection.markup import drawn, short
 
 
 def data_address(image: NDArray[np.float32]) -> str:
-    """The address under which a page has an image (rows, columns, 1 or 3 colors), with values from 0 to 1."""
-    return f"data:image/png;base64,{b64encode(png((image.clip(0, 1) * 255).round().astype(np.uint8))).decode()}"
+    """The address under which a page has an image (rows, columns, colors), with values from 0 to 1. Pixels of neither 1
+    nor 3 colors are shown as their means, and NaN as 0.
+    """
+    shown = np.nan_to_num(image if image.shape[2] in (1, 3) else image.mean(2, keepdims=True)).clip(0, 1)
+    return f"data:image/png;base64,{b64encode(png((shown * 255).round().astype(np.uint8))).decode()}"
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
@@ -116,9 +119,8 @@ def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: s
     shown = values[: len(columns)].reshape(len(columns), -1, colors)
     tall, wide, _ = shown.shape
     zoom = max(1.0, min(12.0, WIDE / max(tall, wide)))
-    pixels = np.nan_to_num(shown if colors in (1, 3) else shown.mean(2, keepdims=True))
     return drawn(
-        "inspection/upright.html", columns=columns, address=data_address(pixels), tall=tall * zoom, wide=wide * zoom,
+        "inspection/upright.html", columns=columns, address=data_address(shown), tall=tall * zoom, wide=wide * zoom,
         zoom=zoom, name=name,
     )  # fmt: skip
 

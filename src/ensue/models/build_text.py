@@ -1,4 +1,4 @@
-"""From the tables of a recipe to models of text, with weights drawn from torch's global generator."""
+"""From the tables of a recipe to models of text or labels, with weights drawn from torch's global generator."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ensue.models.classifier import Classifier
 from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.encoder_decoder import DecoderOnly, EncoderDecoder, TextModel
 from ensue.models.encoders import build_decoder, build_encoder, build_transformer, in_two_halves
+from ensue.models.frame_features import FrameFeatures
 from ensue.models.language_model import LanguageModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.masked_language_model import MaskedLanguageModel
@@ -353,3 +354,44 @@ def _decoder_only(
     layers = build_encoder(decoder, d_in=target.d_out)
     softmax = target_softmax(tokens, target, d_in=layers.d_out)
     return DecoderOnly(target, layers, softmax, label_smoothing=head.label_smoothing)
+
+
+def build_frame_classifier(
+    features: FrameFeatures,
+    encoder: EncoderSpecification,
+    head: PoolingHeadSpecification,
+    *,
+    directions: Directions,
+    num_labels: int,
+    multiple: bool,
+) -> Classifier:
+    """A classifier from its tables. Raises ValueError for tables that do not fit together."""
+    layers = build_encoder(encoder, d_in=features.d_out, directions=directions)
+    both_ways = in_two_halves(encoder, directions)
+    poolings = build_poolings(head, layers.d_out, both_ways=both_ways, is_causal=layers.is_causal)
+    if poolings is None:
+        raise ValueError("head.pooling names none; nothing is left to decide by")
+    return Classifier(
+        features,
+        layers,
+        poolings,
+        num_labels,
+        d_hidden=head.d_hidden,
+        activation=head.activation,
+        dropout=head.dropout,
+        label_smoothing=head.label_smoothing,
+        multiple=multiple,
+    )
+
+
+def build_frame_tagger(
+    features: FrameFeatures,
+    encoder: EncoderSpecification,
+    head: PathHeadSpecification,
+    *,
+    directions: Directions,
+    labels: Labels,
+) -> Tagger:
+    """A tagger from its tables."""
+    layers = build_encoder(encoder, d_in=features.d_out, directions=directions)
+    return Tagger(features, layers, build_tag_head(head, layers.d_out, labels))

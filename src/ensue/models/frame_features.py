@@ -60,7 +60,8 @@ class FrameFeatures(nn.Module):
         is_sound: bool = False,
     ) -> None:
         super().__init__()
-        self.noise, self.dropout = FrameNoise(specification, is_sound=is_sound), ElementDropout(specification.dropout)
+        self.specification, self.is_sound = specification, is_sound
+        self.dropout = ElementDropout(specification.dropout)
         self.d_out = len(mean)
         self.register_buffer("mean", mean.float(), persistent=False)  # the run has them in a file of their own
         self.register_buffer("deviation", deviation.float(), persistent=False)
@@ -74,25 +75,14 @@ class FrameFeatures(nn.Module):
         return ((values - self.mean) / self.deviation).nan_to_num(nan=0.0)
 
     def disturbed(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
-        """Normalized features, in training with noise and dropout."""
-        features: Tensor = self.dropout(self.noise(x))
-        return features
-
-
-class FrameNoise(nn.Module):
-    """Normal noise, and before it bands of sounds in other places and filters; in evaluation the identity."""
-
-    def __init__(self, specification: FrameFeatureSpecification, *, is_sound: bool) -> None:
-        super().__init__()
-        self.of, self.is_sound = specification, is_sound
-
-    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
-        """Normalized features, changed by what each series draws."""
+        """Normalized features; in training the bands of sounds are moved and filtered, then come noise and dropout."""
+        table = self.specification
         if self.training and self.is_sound:
-            x = filtered(moved(x, shift=self.of.shift, stretch=self.of.stretch), self.of.filter)
-        if self.training and self.of.noise:
-            x = x + self.of.noise * normal(x.shape, device=x.device)
-        return x
+            x = filtered(moved(x, shift=table.shift, stretch=table.stretch), table.filter)
+        if self.training and table.noise:
+            x = x + table.noise * normal(x.shape, device=x.device)
+        features: Tensor = self.dropout(x)
+        return features
 
 
 def moved(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:

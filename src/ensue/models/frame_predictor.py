@@ -7,8 +7,12 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ensue.models.encoders import build_encoder
 from ensue.models.frame_features import FrameFeatures, Frames
-from ensue.models.frame_readers import FrameReader, ReaderState
+from ensue.models.frame_readers import FrameReader, PlainReader, ReaderState, StochasticReader, VariationalReader
+from ensue.models.frame_specification import LatentSpecification, MixtureHeadSpecification
+from ensue.models.specification import Directions, EncoderSpecification
+from ensue.nn import VariationalRecurrent
 from ensue.nn.draws import normal
 from ensue.nn.heads.mixture import Mixture, MixtureHead
 from ensue.types import Loss
@@ -88,3 +92,27 @@ class FramePredictor(nn.Module):
     def after(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
         """The state after a frame of normalized features."""
         return self.reader.close(x, opened)
+
+
+def build_frame_predictor(
+    features: FrameFeatures,
+    encoder: EncoderSpecification,
+    latent: LatentSpecification,
+    head: MixtureHeadSpecification,
+) -> FramePredictor:
+    """A model of the next frame from its tables."""
+    reader = _reader(encoder, latent, features.d_out)
+    density = MixtureHead(reader.d_out, features.d_out, components=head.components, least=head.least_deviation)
+    return FramePredictor(features, reader, density)
+
+
+def _reader(encoder: EncoderSpecification, latent: LatentSpecification, d: int) -> FrameReader:
+    size, hidden = latent.size, latent.d_hidden
+    match latent.kind:
+        case "vrnn":
+            cell = build_encoder(encoder, d_in=2 * hidden)
+            return VariationalReader(VariationalRecurrent(cell, d_x=d, d_latent=size, d_hidden=hidden))
+        case "storn":
+            recognition = build_encoder(encoder, d_in=d, directions=Directions(bidirectional=latent.looks_ahead))
+            return StochasticReader(build_encoder(encoder, d_in=d + size), recognition, d_latent=size)
+    return PlainReader(build_encoder(encoder, d_in=d))

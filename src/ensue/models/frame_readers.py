@@ -37,19 +37,15 @@ class FrameReader(nn.Module, ABC):
     d_out: int
     d_latent: int = 0
 
+    @abstractmethod
     def forward(
         self,
         x: Float[Tensor, "B T d"],
         disturbed: Float[Tensor, "B T d"],
         noise: Float[Tensor, "B T d_latent"],
-        *,
         mask: Bool[Tensor, "B T"] | None = None,
     ) -> Read:
         """Frames as they are, and as the layers read them in training; `noise` is that of the latent variables."""
-        return self._read(x, disturbed, noise, mask)
-
-    @abstractmethod
-    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read: ...
 
     @abstractmethod
     def imagined(
@@ -96,7 +92,7 @@ class PlainReader(FrameReader):
         """The features of a frame."""
         return self.layers.d_in - self.d_latent
 
-    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None = None) -> Read:
         zeros = x.new_zeros(x.shape[:2])
         return self._through(x, disturbed, noise, zeros, zeros, mask)
 
@@ -138,7 +134,7 @@ class StochasticReader(PlainReader):
         self.recognition, self.d_latent = recognition, d_latent
         self.posterior = nn.Linear(recognition.d_out, 2 * d_latent)
 
-    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None = None) -> Read:
         posterior = self._posterior(x, mask)
         z = posterior.at(noise)
         return self._through(x, disturbed, z, posterior.divergence(), posterior.ratio(z), mask)
@@ -167,7 +163,7 @@ class VariationalReader(FrameReader):
         super().__init__()
         self.layer, self.d_latent, self.d_out = layer, layer.d_latent, layer.d_decoded
 
-    def _read(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None = None) -> Read:
         y, state = self.layer(torch.cat((disturbed, noise), dim=-1), mask=mask)
         posterior, prior = self.layer.gaussians(y)
         z = posterior.at(noise)

@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ensue.models.encoders import build_encoder
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.frame_specification import GlimpseSpecification
+from ensue.models.specification import Encoder, EncoderSpecification
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import normal
 from ensue.nn.gaussian import Gaussian
@@ -201,3 +203,17 @@ def bound(
 def _and_later(values: Tensor) -> Tensor:
     """For each place on the last dim, the sum over it and those behind it."""
     return values.flip(-1).cumsum(-1).flip(-1)
+
+
+def build_glimpse_reader(
+    features: FrameFeatures, encoder: EncoderSpecification, table: GlimpseSpecification, *, rows: int, num_symbols: int
+) -> GlimpseReader:
+    """The model from its tables, for images of so many rows. Both recurrent layers are of the same kind."""
+    assert isinstance(encoder, Encoder)
+    reader = build_encoder(encoder, d_in=encoder.d_model)
+    planner = build_encoder(encoder, d_in=reader.d_out)
+    glimpses = Glimpses(table.size, table.scales)
+    vector = GlimpseVector(table.scales * table.colors, table.size, tuple(table.convolutions), reader.d_in)
+    height, width = (-(-side // table.view) for side in (rows, features.d_out // table.colors))
+    view = ImageVector(table.colors, height, width, tuple(table.view_convolutions), planner.d_in)
+    return GlimpseReader(features, glimpses, vector, view, reader, planner, num_symbols, table=table)

@@ -13,6 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ensue.models.encoders import build_encoder
+from ensue.models.frame_specification import CanvasSpecification
+from ensue.models.specification import CellsSpecification
 from ensue.nn import SequenceLayer, Tap
 from ensue.nn.filters import WindowPlacer
 from ensue.nn.gaussian import Gaussian
@@ -178,3 +181,15 @@ class Painter(nn.Module):
         return PaintState(
             self.first_canvas.expand(rows, -1, -1), self.first_h.expand(rows, -1), self.decoder.init_state(rows)
         )
+
+
+def build_painter(
+    canvas: CanvasSpecification, encoder: CellsSpecification, decoder: CellsSpecification, *, size: ImageSize
+) -> Painter:
+    """A painter from its tables. Raises ValueError for a window that is larger than the images."""
+    strokes = build_encoder(decoder, d_in=canvas.d_latent)
+    d, attends = strokes.d_out, canvas.attention
+    reader = WindowReader(size, d, canvas.read) if attends else WholeReader(size)
+    writer = WindowWriter(size, d, canvas.write) if attends else WholeWriter(size, d)
+    glimpses = build_encoder(encoder, d_in=reader.d_out + d)
+    return Painter(glimpses, strokes, reader, writer, size=size, glimpses=canvas.glimpses)

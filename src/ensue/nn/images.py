@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise, starmap
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +42,9 @@ class ImageGrid(nn.Module):
         self.rows, self.width, self.colors, self.halvings = rows, width, colors, halvings
         self.grid = tuple(-(-size // 2**halvings) for size in (rows, width // colors))
         self.d_out = channels[-1]
-        self.convolutions = nn.ModuleList(starmap(_convolution, pairwise([colors, *channels])))
+        self.convolutions = nn.ModuleList(
+            _for_rectifier(nn.Conv2d(*sizes, 3, padding=1)) for sizes in pairwise([colors, *channels])
+        )
         self.norm = nn.LayerNorm(self.d_out)
         self.of_row = nn.Parameter(torch.randn(self.grid[0], 1, self.d_out))
         self.of_column = nn.Parameter(torch.randn(self.grid[1], self.d_out))
@@ -64,13 +66,12 @@ class ImageGrid(nn.Module):
         return f"{self.rows} × {self.width // self.colors} pixels of {self.colors} colors, grid={self.grid}"
 
 
-def _convolution(d_in: int, d_out: int) -> nn.Conv2d:
-    """Weights for rectifiers (He et al. 2015), and no bias at first."""
-    made = nn.Conv2d(d_in, d_out, 3, padding=1)
-    nn.init.kaiming_normal_(made.weight, nonlinearity="relu")
-    assert made.bias is not None
-    nn.init.zeros_(made.bias)
-    return made
+def _for_rectifier(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:
+    """The layer with weights whose outputs are as large as its inputs (He et al. 2015), and a bias of 0."""
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 FARTHEST = 1e6
@@ -145,10 +146,8 @@ class ImageVector(nn.Module):
             *layers, nn.Flatten(), nn.Linear(d_in * height * width, d_out), nn.LayerNorm(d_out), nn.ReLU()
         )
         for layer in self.layers:
-            if isinstance(layer, nn.Conv2d | nn.Linear):  # as large behind each layer as before it (He et al. 2015)
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-                assert layer.bias is not None
-                nn.init.zeros_(layer.bias)
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                _for_rectifier(layer)
 
     def forward(self, images: Float[Tensor, "N C H W"]) -> Float[Tensor, "N d_out"]:
         """The vectors."""

@@ -37,18 +37,10 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
     task: SequenceToSequence
 
     def __init__(self, recipe: CaptioningRecipe, run: RunDirectory | None = None) -> None:
-        rows = 0 if run is None else run.parts.rows
-
-        def check(series: Series) -> None:
-            nonlocal rows
-            check_looked_at(series, recipe, rows)
-            if recipe.reads_images:
-                rows = len(series.frames)
-
         labels_of = partial(captions_of, separator=recipe.data.separator)
-        data = SeriesData(recipe, run, labels_of=labels_of, check=check)
+        data = SeriesData(recipe, run, labels_of=labels_of, check=partial(check_looked_at, recipe=recipe))
         super().__init__(recipe, data)
-        self.parts = self._parts(data.seen(), rows) if run is None else run.parts
+        self.parts = self._parts(data.seen(), data.rows if recipe.reads_images else 0) if run is None else run.parts
         target = self.parts.target
         check_scorable()
         search_of(recipe.search, target)  # what cannot be is said before anything is computed

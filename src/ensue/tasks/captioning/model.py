@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 from pydantic import Field
 
 from ensue.data.frames.series import Series
-from ensue.models.build_frames import build_captioner
-from ensue.models.captioner import Captioner
+from ensue.models.captioner import Captioner, build_captioner
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
 from ensue.tasks.captioning import CaptioningRecipe
@@ -91,7 +90,7 @@ def captions_of(series: Series, separator: str) -> tuple[str, ...]:
     return captions
 
 
-def check_looked_at(series: Series, recipe: CaptioningRecipe, rows: int) -> None:
+def check_looked_at(series: Series, rows: int, recipe: CaptioningRecipe) -> None:
     """Raises DataError unless an image has the `rows` (0: any) and the colors that the model reads."""
     if recipe.reads_images:
         check_image(series, colors=recipe.grid.colors, key="grid.colors", rows=rows)

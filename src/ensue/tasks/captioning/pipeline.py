@@ -89,7 +89,7 @@ def _looks(view: CaptionView) -> Section:
     rows, columns, _ = view.image.shape
     scale = min(WIDE / columns, TALL / rows)
     shown: dict[str, Any] = {
-        "address": data_address(view.image if view.image.shape[2] in (1, 3) else view.image.mean(2, keepdims=True)),
+        "address": data_address(view.image),
         "size": (columns, rows),
         "shown_size": (columns * scale, rows * scale),
         "has_looks": weights is not None,
@@ -206,7 +206,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
     def _checked(self, series: Series) -> Series:
-        check_looked_at(super()._checked(series), self.recipe, self.rows)
+        check_looked_at(super()._checked(series), self.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any]) -> list[Output]:

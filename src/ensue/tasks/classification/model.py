@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from ensue.data.documents.document import Layout
-from ensue.models.build_frames import build_frame_classifier
-from ensue.models.build_text import build_classifier
+from ensue.models.build_text import build_classifier, build_frame_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, form_of

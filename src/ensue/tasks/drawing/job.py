@@ -10,8 +10,7 @@ import torch
 from ensue.data.frames.series import SeriesOptions
 from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
-from ensue.models.build_frames import build_painter
-from ensue.models.painter import ImageSize, Painter
+from ensue.models.painter import ImageSize, Painter, build_painter
 from ensue.runs.directory import RunDirectory
 from ensue.stored import Bounds, arguments
 from ensue.tasks.contract.data_set import Split

@@ -108,21 +108,17 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
         Glimpse(
             float(view.divergence[time]),
             _frame(view.read[time], rows, columns) if view.read else None,
-            _address(view.canvases[time]),
+            data_address(view.canvases[time]),
             _frame(view.written[time], rows, columns) if view.written else None,
         )
         for time in range(count)
     ]
     numbers = {
-        "glimpses": glimpses, "image": _address(view.image), "size": (columns, rows),
+        "glimpses": glimpses, "image": data_address(view.image), "size": (columns, rows),
         "shown_size": (columns * scale, rows * scale), "note": cut(len(view.canvases), count, "glimpses"),
         "reconstruction": view.reconstruction, "divergence": float(view.divergence.sum()),
     }  # fmt: skip
     return [Section(f"Image {number}, glimpse by glimpse", "tasks/drawing/glimpses.html", numbers)]
-
-
-def _address(pixels: Pixels) -> str:
-    return data_address(pixels if pixels.shape[2] in (1, 3) else np.asarray(pixels.mean(2, keepdims=True)))
 
 
 def _frame(window: PlacedWindow, rows: int, columns: int) -> Frame:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Self
@@ -24,34 +23,24 @@ from ensue.nn.draws import normal
 from ensue.ranks import spread
 from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.tasks.drawing import DrawingRecipe
-from ensue.tasks.frames.data import check_image
+from ensue.tasks.frames.data import Hashed, check_image
 from ensue.types import Loss, State
 
 Pixels = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Images:
+class Images(Hashed):
     """Images (N, H, P·W), whose P colors are planes side by side. Values are from 0 to 1."""
 
     pixels: Pixels
     size: ImageSize
-    groups: tuple[str, ...] = ()
-    """The group of each image that the data name; empty if they name none."""
+    groups: Sequence[str] = ()
 
     @property
-    def sources(self) -> Sequence[Hashable]:
-        """The group of each image; without groups its pixels."""
-        return self.groups or self.digests
-
-    @property
-    def digests(self) -> list[bytes]:
-        """Digests of the pixels of each image."""
-        return [hashlib.sha256(image.tobytes()).digest() for image in self.pixels]
-
-    def num_shared(self, other: Images) -> int:
-        """How many images of others are here."""
-        return sum(map({*self.digests}.__contains__, other.digests))
+    def arrays(self) -> Pixels:
+        """The pixels of each image."""
+        return self.pixels
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The images in these rows."""

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.stored import FrameRows
 from ensue.metrics.language import FrameScores
-from ensue.models.build_frames import build_frame_predictor
 from ensue.models.frame_features import Frames
-from ensue.models.frame_predictor import FramePredictor
+from ensue.models.frame_predictor import FramePredictor, build_frame_predictor
 from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import DataSetJob, Split

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -29,28 +30,44 @@ from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 
 
+class Hashed(ABC):
+    """Examples of numbers, which are divided and compared by the digests of these."""
+
+    groups: Sequence[str]
+    """The group of each example that the data name; empty if they name none."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> Iterable[Vectors]:
+        """The numbers of each example."""
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digest of each example."""
+        return [hashlib.sha256(numbers.tobytes()).digest() for numbers in self.arrays]
+
+    @property
+    def sources(self) -> Sequence[Hashable]:
+        """The group of each example; without groups its digest."""
+        return self.groups or self.digests
+
+    def num_shared(self, other: Hashed) -> int:
+        """How many of other examples are among these."""
+        return sum(map({*self.digests}.__contains__, other.digests))
+
+
 @dataclass
-class LabeledSeries:
+class LabeledSeries(Hashed):
     """Series with the labels of each: of the whole, or one for each frame."""
 
     rows: FrameRows
     labels: list[tuple[str, ...]]
-    groups: list[str] = field(default_factory=list)
-    """The group of each series that the data name; empty if they name none."""
+    groups: Sequence[str] = ()
 
     @property
-    def sources(self) -> Sequence[Hashable]:
-        """The group of each series; without groups its frames."""
-        return self.groups or self.digests
-
-    @property
-    def digests(self) -> list[bytes]:
-        """Digests of the frames of each series."""
-        return [hashlib.sha256(self.rows[row].tobytes()).digest() for row in range(len(self))]
-
-    def num_shared(self, other: LabeledSeries) -> int:
-        """How many series of others have frames that are here."""
-        return sum(map({*self.digests}.__contains__, other.digests))
+    def arrays(self) -> Iterable[Vectors]:
+        """The frames of each series."""
+        return map(self.rows.__getitem__, range(len(self)))
 
     @property
     def label_counts(self) -> Counter[str]:
@@ -116,7 +133,7 @@ def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None
 class SeriesData(DataSet[LabeledSeries]):
     """The series of a recipe, with the shape that they had in a run that is resumed, or from which this one begins.
     `labels_of` gives the labels from which is learned, and raises DataError for a series that has none; `check` raises
-    it for one that the model cannot read.
+    it for one that the model cannot read, beside images of so many rows (0: it is the first one).
     """
 
     unit: ClassVar[str] = "series"
@@ -128,7 +145,7 @@ class SeriesData(DataSet[LabeledSeries]):
         run: RunDirectory | None = None,
         *,
         labels_of: Callable[[Series], tuple[str, ...]] = lambda series: (),
-        check: Callable[[Series], None] = lambda series: None,
+        check: Callable[[Series, int], None] = lambda series, rows: None,
     ) -> None:
         self.recipe, self.labels_of, self.check = recipe, labels_of, check
         data = recipe.data
@@ -139,6 +156,7 @@ class SeriesData(DataSet[LabeledSeries]):
         for origin in self.origins:
             check_same_shape(recipe, origin, ("encoder", "directions"))
         known = [origin.run.parts.seen.shape._replace(first=origin.path) for origin in self.origins]
+        self.rows = 0 if run is None else getattr(run.parts, "rows", 0)
         self.num_mixed, self.shape = 0, run.parts.seen.shape if run else next(iter(known), None)
         whole = self.read(data.train, group=data.group)
         classes = whole.classes if self.has_classes else None
@@ -154,7 +172,8 @@ class SeriesData(DataSet[LabeledSeries]):
         frames, labels, groups = [], [], []
         for series in source:
             check_frames(series, self.recipe)
-            self.check(series)
+            self.check(series, self.rows)
+            self.rows = self.rows or len(series.frames)
             self.num_mixed += series.channels > 1
             frames.append(series.frames)
             labels.append(self.labels_of(series))

@@ -45,11 +45,12 @@ class FramesPipeline(Predictor):
     """The base of the pipelines of models that read frames."""
 
     recipe: FramesRecipe
+    parts: FrameParts
     reads_frames: ClassVar[bool] = True
 
     def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())
-        self.recipe, self.run, self.seen = recipe, run, parts.seen
+        self.recipe, self.run, self.parts, self.seen = recipe, run, parts, parts.seen
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:

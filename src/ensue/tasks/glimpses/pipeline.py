@@ -107,11 +107,16 @@ def _view(colors: int, series: Series, found: ReadSeries) -> GlimpsesView:
 
 
 def _drawing(view: GlimpsesView, size: int) -> dict[str, Any]:
-    rows, columns, channels = view.pixels.shape
-    shown = view.pixels if channels == 3 else view.pixels.mean(2, keepdims=True)
+    rows, columns, _ = view.pixels.shape
     zoom = max(1, min(8, WIDTH // columns))
-    address = data_address(np.nan_to_num(shown))
-    return {"view": view, "address": address, "rows": rows, "columns": columns, "size": size, "zoom": zoom}
+    return {
+        "view": view,
+        "address": data_address(view.pixels),
+        "rows": rows,
+        "columns": columns,
+        "size": size,
+        "zoom": zoom,
+    }
 
 
 MOST_SAMPLES = 10_000
@@ -121,15 +126,10 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     """A reader of images in glimpses: predicts, evaluates, and shows where it looks."""
 
     recipe: GlimpsesRecipe
-
-    def __init__(
-        self, model: Any, parts: GlimpseParts, *, recipe: GlimpsesRecipe, run: str | Path | None = None
-    ) -> None:
-        super().__init__(model, parts, recipe=recipe, run=run)
-        self.rows = parts.rows
+    parts: GlimpseParts
 
     def _checked(self, series: Series) -> Series:
-        check_glimpsed(super()._checked(series), self.recipe, self.rows)
+        check_glimpsed(super()._checked(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> list[ReadSeries]:
@@ -163,7 +163,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
     def _pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
         """Places in pixels from the upper left corner."""
-        sides = np.array([self.rows, self.seen.shape.width // self.recipe.glimpses.colors], np.float32)
+        sides = np.array([self.parts.rows, self.seen.shape.width // self.recipe.glimpses.colors], np.float32)
         found: NDArray[np.float32] = (sides + places * sides.max()) / 2
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -14,9 +15,8 @@ from torch import Tensor
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
-from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.frame_features import Frames
-from ensue.models.glimpse_reader import GlimpseReader
+from ensue.models.glimpse_reader import GlimpseReader, build_glimpse_reader
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
 from ensue.runs.card import score_table
@@ -93,7 +93,7 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
     return symbols
 
 
-def check_glimpsed(series: Series, recipe: GlimpsesRecipe, rows: int) -> None:
+def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
     """Raises DataError for an image that is no grid, has not so many `rows`, or does not suit the glimpses."""
     (height, width), table = series.frames.shape, recipe.glimpses
     check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
@@ -212,17 +212,11 @@ class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
     task: ReadingInGlimpses
 
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
-        rows = 0 if run is None else run.parts.rows
-
-        def check(series: Series) -> None:
-            nonlocal rows
-            rows = rows or len(series.frames)
-            check_glimpsed(series, recipe, rows)
-
-        data = ImageData(recipe, run, labels_of=lambda series: caption_of(series, recipe), check=check)
+        check = partial(check_glimpsed, recipe=recipe)
+        data = ImageData(recipe, run, labels_of=partial(caption_of, recipe=recipe), check=check)
         super().__init__(recipe, data)
         labels = Classes(sorted(self.split.train.label_counts))
-        self.parts = GlimpseParts(data.seen(), labels, rows) if run is None else run.parts
+        self.parts = GlimpseParts(data.seen(), labels, data.rows) if run is None else run.parts
         self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)
 
     def config(self) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ensue.models.build_frames import build_frame_tagger
-from ensue.models.build_text import build_tagger
+from ensue.models.build_text import build_frame_tagger, build_tagger
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
