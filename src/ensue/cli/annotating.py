@@ -26,25 +26,17 @@ from ensue.processor import keep_freed_memory
 
 def doubt(
     data: Annotated[
-        list[str],
-        typer.Argument(help="Labeled sentences or texts: files, folders or globs.", show_default=False),
-        Access.DATA,
+        list[str], typer.Argument(help="Labeled sentences or texts: files, folders or globs."), Access.DATA
     ],
     recipe: Annotated[
-        str,
-        typer.Option(help="The recipe of the models; default: a quick one for the data.", show_default=False),
-        Access.RECIPE,
+        str, typer.Option(help="The recipe of the models; default: a quick one for the data."), Access.RECIPE
     ] = "",
     settings: SettingsOption = None,
     folds: Annotated[int, typer.Option(min=2, max=1000, help="Models, each of which reads all folds but one.")] = 4,
     top: Annotated[int, typer.Option(min=0, help="So many doubts are shown.")] = 20,
-    out: Annotated[
-        Path | None, typer.Option(help="A file of all doubts: .jsonl or .tsv.", show_default=False), Access.OUT_FILE
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file of all doubts: .jsonl or .tsv."), Access.OUT_FILE] = None,
     page: Annotated[
-        Path | None,
-        typer.Option(help="A page on which doubts are accepted or not: .html.", show_default=False),
-        Access.OUT_FILE,
+        Path | None, typer.Option(help="A page on which doubts are accepted or not: .html."), Access.OUT_FILE
     ] = None,
     overwrite: OverwriteOption = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed finds the same doubts.")] = 0,
@@ -77,20 +69,14 @@ def doubt(
 def choose(
     run: RunArgument,
     pool: Annotated[
-        list[str],
-        typer.Argument(help="Texts: files, folders or globs; labels are not read.", show_default=False),
-        Access.DATA,
+        list[str], typer.Argument(help="Texts: files, folders or globs; labels are not read."), Access.DATA
     ],
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.", show_default=False)],
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")],
     format: Annotated[str, typer.Option(help="jsonl, label-studio, doccano or prodigy.")] = "jsonl",
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write; default: stdout.", show_default=False), Access.OUT_FILE
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; default: stdout."), Access.OUT_FILE] = None,
     overwrite: OverwriteOption = False,
     without: Annotated[
-        list[str] | None,
-        typer.Option(help="A file whose texts are left out, such as the training data.", show_default=False),
-        Access.DATA,
+        list[str] | None, typer.Option(help="A file whose texts are left out, such as the training data."), Access.DATA
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed chooses the same texts.")] = 0,
     encoding: EncodingOption = "utf-8",

@@ -17,9 +17,7 @@ from ensue.outputs import Access
 
 def data(
     paths: Annotated[
-        list[str],
-        typer.Argument(help="Data: files, folders or globs; or two files: train.en,train.de.", show_default=False),
-        Access.DATA,
+        list[str], typer.Argument(help="Data: files, folders or globs; or two files: train.en,train.de."), Access.DATA
     ],
     format: Annotated[str | None, typer.Option(help="The format; default: by name and first lines.")] = None,
     words: Annotated[str, typer.Option(help="The column or key of the words, or of the text.")] = "",
@@ -28,9 +26,7 @@ def data(
     targets: Annotated[str, typer.Option(help="Of pairs: those of the target.")] = "",
     against: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Of pairs: a test, to see what of it is also in the data; may be repeated.", show_default=False
-        ),
+        typer.Option(help="Of pairs: a test, to see what of it is also in the data; may be repeated."),
         Access.DATA,
     ] = None,
     encoding: EncodingOption = "utf-8",
@@ -46,16 +42,12 @@ def data(
 
 def prepare(
     recipe: Annotated[
-        str | None,
-        typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False),
-        Access.RECIPE,
+        str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts."), Access.RECIPE
     ] = None,
     train: TrainOption = None,
     valid: ValidOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The folder of the ids; labeled data are kept in the cache.", show_default=False),
-        Access.OUT_FOLDER,
+        Path | None, typer.Option(help="The folder of the ids; labeled data are kept in the cache."), Access.OUT_FOLDER
     ] = None,
     column: Annotated[
         str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")
@@ -96,8 +88,7 @@ def prepare(
 
 def cache(
     older_than: Annotated[
-        str | None,
-        typer.Option(help="Remove files that were not used for this long: 30d, 12h, 2w.", show_default=False),
+        str | None, typer.Option(help="Remove files that were not used for this long: 30d, 12h, 2w.")
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all files of the cache.")] = False,
 ) -> None:

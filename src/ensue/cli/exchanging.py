@@ -18,12 +18,11 @@ def import_(
         Path,
         typer.Argument(
             help="A published model: a directory of transformers or sentence-transformers, hf:NAME of one on the hub, "
-            "or a file of vectors.",
-            show_default=False,
+            "or a file of vectors."
         ),
         Access.RUN,
     ],
-    out: Annotated[Path, typer.Option(help="The run directory to make.", show_default=False), Access.OUT_FOLDER],
+    out: Annotated[Path, typer.Option(help="The run directory to make."), Access.OUT_FOLDER],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
 ) -> None:
     """Make a run of a published model."""
@@ -38,11 +37,11 @@ def import_(
 
 def push(
     run: RunArgument,
-    name: Annotated[str, typer.Argument(help="The repository of the hub, OWNER/NAME.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The repository of the hub, OWNER/NAME.")],
     license: Annotated[
-        str, typer.Option(help="Its license, such as mit or cc-by-4.0; default: that of the card.", show_default=False)
+        str, typer.Option(help="Its license, such as mit or cc-by-4.0; default: that of the card.")
     ] = "",
-    language: Annotated[str, typer.Option(help="Its language, such as en.", show_default=False)] = "",
+    language: Annotated[str, typer.Option(help="Its language, such as en.")] = "",
     private: Annotated[bool, typer.Option("--private", help="Only you may see a new repository.")] = False,
 ) -> None:
     """Upload a model, with its card, to the hub of Hugging Face."""
@@ -65,11 +64,10 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help="huggingface, sentence-transformers, onnx, c, web; word vectors: word2vec, word2vec-binary, fasttext.",
-            show_default=False,
+            help="huggingface, sentence-transformers, onnx, c, web; word vectors: word2vec, word2vec-binary, fasttext."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False), Access.OUT_FOLDER],
+    out: Annotated[Path, typer.Option(help="The directory or file to write."), Access.OUT_FOLDER],
     overwrite: OverwriteOption = False,
     int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
     embed: Annotated[bool, typer.Option("--embed", help="Of c: the weights are inside of the C file.")] = False,

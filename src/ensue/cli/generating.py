@@ -45,7 +45,7 @@ def generate(
     frames: Annotated[int, typer.Option(min=1, max=1_000_000, help="For frames: how many to write.")] = 100,
     out: Annotated[
         Path | None,
-        typer.Option(help="For frames and images: the file to write, in the format of its suffix.", show_default=False),
+        typer.Option(help="For frames and images: the file to write, in the format of its suffix."),
         Access.OUT_FILE,
     ] = None,
     overwrite: OverwriteOption = False,

@@ -27,16 +27,10 @@ from ensue.processor import keep_freed_memory
 
 
 def search(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.", show_default=False), Access.RECIPE],
-    space: Annotated[
-        Path, typer.Option(help="A TOML file with ranges and choices of keys.", show_default=False), Access.DATA
-    ],
-    trials: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many trials in all.", show_default=False)],
-    out: Annotated[
-        Path,
-        typer.Option(help="The folder of the search; one that is there goes on.", show_default=False),
-        Access.OUT_FOLDER,
-    ],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file."), Access.RECIPE],
+    space: Annotated[Path, typer.Option(help="A TOML file with ranges and choices of keys."), Access.DATA],
+    trials: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many trials in all.")],
+    out: Annotated[Path, typer.Option(help="The folder of the search; one that is there goes on."), Access.OUT_FOLDER],
     train: TrainOption = None,
     valid: ValidOption = None,
     test: TestOption = None,
@@ -69,20 +63,15 @@ def search(
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run directories of one task, or hf:NAME.", show_default=False), Access.RUN
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories of one task, or hf:NAME."), Access.RUN],
     test: Annotated[
         list[str] | None,
         typer.Option(
-            help="Data that all runs are scored on; default: those that their recipes have in common; may be repeated.",
-            show_default=False,
+            help="Data that all runs are scored on; default: those that their recipes have in common; may be repeated."
         ),
         Access.DATA,
     ] = None,
-    format: Annotated[
-        str, typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False)
-    ] = "",
+    format: Annotated[str, typer.Option(help="The format of labeled data; default: by name and first lines.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",

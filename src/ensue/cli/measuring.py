@@ -26,8 +26,7 @@ def machine(
 
 def gradients(
     encoders: Annotated[
-        list[str] | None,
-        typer.Argument(help="Names of encoders; default: elman, lstm, gru, clockwork, mingru.", show_default=False),
+        list[str] | None, typer.Argument(help="Names of encoders; default: elman, lstm, gru, clockwork, mingru.")
     ] = None,
     positions: Annotated[
         int, typer.Option(min=1, max=100_000, help="Positions from the first symbol to the recall.")

@@ -29,28 +29,21 @@ from ensue.outputs import Access, check_outputs, check_streams
 from ensue.processor import Precision
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RunArgument = Annotated[
-    Path, typer.Argument(help="A run directory, or hf:NAME of the hub.", show_default=False), Access.RUN
-]
+RunArgument = Annotated[Path, typer.Argument(help="A run directory, or hf:NAME of the hub."), Access.RUN]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
-    int | None,
-    typer.Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine)."),
+    int | None, typer.Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine).")
 ]
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
     Precision, typer.Option(help="bfloat16: layers multiply in it, faster where the processor has it.")
 ]
 VectorsOption = Annotated[
-    Path | None,
-    typer.Option(help="A file of pretrained vectors for words that are not in the run.", show_default=False),
-    Access.DATA,
+    Path | None, typer.Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA
 ]
 WithOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--with", help="Another run with the same tokens, to decide together; may be repeated.", show_default=False
-    ),
+    typer.Option("--with", help="Another run with the same tokens, to decide together; may be repeated."),
     Access.RUN,
 ]
 OverwriteOption = Annotated[
@@ -58,32 +51,18 @@ OverwriteOption = Annotated[
 ]
 ShardOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="i/N",
-        help="Part i of N, from 1/N to N/N: what all say, one after the other, is the whole.",
-        show_default=False,
-    ),
+    typer.Option(metavar="i/N", help="Part i of N, from 1/N to N/N: what all say, one after the other, is the whole."),
 ]
 Places = list[str] | None
 TrainOption = Annotated[
-    Places,
-    typer.Option("--train", help="Training data: a file, a folder or a glob; may be repeated.", show_default=False),
-    Access.DATA,
+    Places, typer.Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
 ValidOption = Annotated[
-    Places,
-    typer.Option(help="Validation data; default: a tenth of the training data; may be repeated.", show_default=False),
-    Access.DATA,
+    Places, typer.Option(help="Validation data; default: a tenth of the training data; may be repeated."), Access.DATA
 ]
-TestOption = Annotated[
-    Places,
-    typer.Option(help="Test data, scored once at the end; may be repeated.", show_default=False),
-    Access.DATA,
-]
+TestOption = Annotated[Places, typer.Option(help="Test data, scored once at the end; may be repeated."), Access.DATA]
 PoolOption = Annotated[
-    Places,
-    typer.Option(help="Texts without labels: a file, a folder or a glob; may be repeated.", show_default=False),
-    Access.DATA,
+    Places, typer.Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
 SettingsOption = Annotated[
     list[str] | None,

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 def quickstart(
     text: Annotated[
-        Path | None,
-        typer.Argument(help="A text file; default: English text that Python carries.", show_default=False),
-        Access.DATA,
+        Path | None, typer.Argument(help="A text file; default: English text that Python carries."), Access.DATA
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ..."), Access.OUT_FOLDER
@@ -71,15 +69,13 @@ def quickstart(
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed.", show_default=False),
+        typer.Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed."),
         Access.RECIPE,
     ] = None,
     train: TrainOption = None,
     valid: ValidOption = None,
     test: TestOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run directory; training needs it.", show_default=False), Access.OUT_FOLDER
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run directory; training needs it."), Access.OUT_FOLDER] = None,
     settings: SettingsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -119,18 +115,10 @@ def train(
 
 def distill(
     teachers: Annotated[
-        list[str],
-        typer.Argument(help="Runs of classifiers or taggers, or files of answers.", show_default=False),
-        Access.RUN,
+        list[str], typer.Argument(help="Runs of classifiers or taggers, or files of answers."), Access.RUN
     ],
-    recipe: Annotated[
-        str, typer.Argument(help="The student's recipe: a name or a TOML file.", show_default=False), Access.RECIPE
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="The student's run directory; its data are beside it.", show_default=False),
-        Access.OUT_FOLDER,
-    ],
+    recipe: Annotated[str, typer.Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
+    out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it."), Access.OUT_FOLDER],
     train: TrainOption = None,
     pool: PoolOption = None,
     valid: ValidOption = None,
@@ -154,17 +142,11 @@ def distill(
 
 def begin(
     examples: Annotated[
-        str,
-        typer.Argument(help="A few texts of each label, about eight: a file with labels.", show_default=False),
-        Access.DATA,
+        str, typer.Argument(help="A few texts of each label, about eight: a file with labels."), Access.DATA
     ],
-    pool: Annotated[
-        str, typer.Argument(help="Texts without labels: a file, a folder or a glob.", show_default=False), Access.DATA
-    ],
-    vectors: Annotated[Path, typer.Option(help="A run that gives vectors of texts.", show_default=False), Access.RUN],
-    out: Annotated[
-        Path, typer.Option(help="The run directory; its data are beside it.", show_default=False), Access.OUT_FOLDER
-    ],
+    pool: Annotated[str, typer.Argument(help="Texts without labels: a file, a folder or a glob."), Access.DATA],
+    vectors: Annotated[Path, typer.Option(help="A run that gives vectors of texts."), Access.RUN],
+    out: Annotated[Path, typer.Option(help="The run directory; its data are beside it."), Access.OUT_FOLDER],
     recipe: Annotated[str, typer.Option(help="The recipe of the classifier."), Access.RECIPE] = "classify-bag",
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
     test: TestOption = None,
@@ -243,9 +225,7 @@ def first_use(task: str, run: Path) -> str:
 
 
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(help="Show this recipe with all its keys.", show_default=False), Access.RECIPE
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this recipe with all its keys."), Access.RECIPE] = None,
 ) -> None:
     """List the recipes that come with ensue, or show one."""
     from ensue.recipe import read_recipe, recipe_names

@@ -40,25 +40,18 @@ def evaluate(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A text or labeled data: files, folders, globs. Behind a cutter, a tagger's run and then a treebank.",
-            show_default=False,
+            help="A text or labeled data: files, folders, globs. Behind a cutter, a tagger's run and then a treebank."
         ),
         Access.DATA,
     ] = None,
     minimal_pairs: Annotated[
-        Path | None,
-        typer.Option(help="Score pairs of sentences (BLiMP, colorless_green)."),
-        Access.DATA,
+        Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green)."), Access.DATA
     ] = None,
     similarity: Annotated[
-        Path | None,
-        typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."),
-        Access.DATA,
+        Path | None, typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."), Access.DATA
     ] = None,
     senses: Annotated[
-        Path | None,
-        typer.Option(help="Score senses of words, by the nearest examples (CoarseWSD-20)."),
-        Access.DATA,
+        Path | None, typer.Option(help="Score senses of words, by the nearest examples (CoarseWSD-20)."), Access.DATA
     ] = None,
     word_in_context: Annotated[
         Path | None,
@@ -66,22 +59,17 @@ def evaluate(
         Access.DATA,
     ] = None,
     threshold_from: Annotated[
-        Path | None,
-        typer.Option(help="Other pairs, for which the best threshold is looked for.", show_default=False),
-        Access.DATA,
+        Path | None, typer.Option(help="Other pairs, for which the best threshold is looked for."), Access.DATA
     ] = None,
     format: Annotated[
-        str | None,
-        typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False),
+        str | None, typer.Option(help="The format of labeled data; default: by name and first lines.")
     ] = None,
     draws: Annotated[
         int | None,
         typer.Option(min=1, max=100_000, help="Of latent variables: draws for each example; several estimate -log p."),
     ] = None,
     compare: Annotated[
-        Path | None,
-        typer.Option(help="Another run: test the difference by paired bootstrap.", show_default=False),
-        Access.RUN,
+        Path | None, typer.Option(help="Another run: test the difference by paired bootstrap."), Access.RUN
     ] = None,
     errors: Annotated[
         Path | None,
@@ -153,8 +141,7 @@ def predict(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Texts: files, folders, globs, pipe; default: stdin. Behind a cutter, a tagger's run and then texts.",
-            show_default=False,
+            help="Texts: files, folders, globs, pipe; default: stdin. Behind a cutter, a tagger's run and then texts."
         ),
         Access.TEXTS,
     ] = None,
@@ -170,16 +157,12 @@ def predict(
         ),
     ] = None,
     at_least: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Give no label whose probability is below this; default: 0.", show_default=False
-        ),
+        float | None, typer.Option(min=0, max=1, help="Give no label whose probability is below this; default: 0.")
     ] = None,
     glossary: Annotated[
         Path | None,
         typer.Option(
-            help="Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not.",
-            show_default=False,
+            help="Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not."
         ),
         Access.DATA,
     ] = None,
@@ -224,31 +207,19 @@ def inspect(
     run: RunArgument,
     texts: Annotated[
         list[str],
-        typer.Argument(
-            help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin.",
-            show_default=False,
-        ),
+        typer.Argument(help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin."),
         Access.FILE,
     ],
     out: Annotated[Path, typer.Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
     overwrite: OverwriteOption = False,
-    target: Annotated[
-        str | None, typer.Option(help="A target to look at, in place of the model's own output.", show_default=False)
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="A target to look at, in place of the model's own output.")] = None,
     beside: Annotated[
-        Path | None,
-        typer.Option(help="Another run of the same task, shown at the side.", show_default=False),
-        Access.RUN,
+        Path | None, typer.Option(help="Another run of the same task, shown at the side."), Access.RUN
     ] = None,
-    at: Annotated[
-        int | None, typer.Option(help="Why this token was expected, from 1 on; 0: the one behind.", show_default=False)
-    ] = None,
-    token: Annotated[
-        str | None, typer.Option(help="Why this token was, or was not, in its place.", show_default=False)
-    ] = None,
+    at: Annotated[int | None, typer.Option(help="Why this token was expected, from 1 on; 0: the one behind.")] = None,
+    token: Annotated[str | None, typer.Option(help="Why this token was, or was not, in its place.")] = None,
     off: Annotated[
-        str | None,
-        typer.Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".', show_default=False),
+        str | None, typer.Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".')
     ] = None,
     vectors: VectorsOption = None,
     device: DeviceOption = "auto",
@@ -272,21 +243,15 @@ def inspect(
 def score(
     run: RunArgument,
     paths: Annotated[
-        list[str] | None,
-        typer.Argument(help="Text files or a pipe; default: stdin.", show_default=False),
-        Access.TEXTS,
+        list[str] | None, typer.Argument(help="Text files or a pipe; default: stdin."), Access.TEXTS
     ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="The format of pairs; default: by name and first lines.", show_default=False)
-    ] = None,
+    format: Annotated[str | None, typer.Option(help="The format of pairs; default: by name and first lines.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token or pair.")] = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="A table with a header: position, token or pair, nats.")
     ] = False,
     beside: Annotated[
-        list[Path] | None,
-        typer.Option(help="Of --csv: another run, a column for each; may be repeated.", show_default=False),
-        Access.RUN,
+        list[Path] | None, typer.Option(help="Of --csv: another run, a column for each; may be repeated."), Access.RUN
     ] = None,
     others: WithOption = None,
     encoding: EncodingOption = "utf-8",

@@ -27,21 +27,18 @@ def embed(
     run: RunArgument,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Texts, one on a line: files, folders, globs or a pipe; default: stdin.", show_default=False
-        ),
+        typer.Argument(help="Texts, one on a line: files, folders, globs or a pipe; default: stdin."),
         Access.TEXTS,
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="A file to write: .npy, .jsonl; of words also .txt, .vec, .bin.", show_default=False),
+        typer.Option(help="A file to write: .npy, .jsonl; of words also .txt, .vec, .bin."),
         Access.OUT_FILE,
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text.")] = False,
     pooling: Annotated[
-        str | None,
-        typer.Option(help="From the vectors of a text to one: mean, first, last, max; default: mean."),
+        str | None, typer.Option(help="From the vectors of a text to one: mean, first, last, max; default: mean.")
     ] = None,
     layer: Annotated[
         int | None, typer.Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")
@@ -75,22 +72,17 @@ def embed(
 
 def neighbors(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="A word or a text; none for --near-duplicates.", show_default=False)] = "",
+    text: Annotated[str, typer.Argument(help="A word or a text; none for --near-duplicates.")] = "",
     among: Annotated[
         list[str] | None,
-        typer.Option(
-            "--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated.", show_default=False
-        ),
+        typer.Option("--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."),
         Access.DATA,
     ] = None,
     vectors: Annotated[
-        Path | None,
-        typer.Option(help="Their vectors, which embed --out FILE.npy wrote.", show_default=False),
-        Access.DATA,
+        Path | None, typer.Option(help="Their vectors, which embed --out FILE.npy wrote."), Access.DATA
     ] = None,
     near_duplicates: Annotated[
-        float | None,
-        typer.Option(min=-1, max=1, help="Pairs of these texts with this cosine at least.", show_default=False),
+        float | None, typer.Option(min=-1, max=1, help="Pairs of these texts with this cosine at least.")
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each.")] = False,
