@@ -20,7 +20,7 @@ import ensue as package
 from cli.conftest import SMALL, Ensue
 from ensue.cli.training import first_use
 from ensue.console.reporter import ConsoleReporter
-from ensue.console.score_table import csv_lines
+from ensue.console.tables import csv_lines
 from ensue.errors import EnsueError
 from ensue.recipe import read_recipe, recipe_names
 from training.tiny import some_slow

@@ -12,11 +12,11 @@ import typer
 
 from ensue.cli.annotating import choose
 from ensue.cli.data import data
+from ensue.cli.generating import embed
 from ensue.cli.options import accesses, with_checked_outputs
 from ensue.cli.program import COMMANDS, app
 from ensue.cli.training import train
 from ensue.cli.using import predict, score
-from ensue.cli.vectors import embed
 from ensue.errors import EnsueError
 from ensue.outputs import Access
 from ensue.recipe import read_recipe

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Ensue
-from ensue.console.mistakes import mistake
-from ensue.console.output import streams
+from ensue.console.output import mistake, streams
 from ensue.data.sources import whole_text
 from ensue.errors import DataError, EnsueError
 from training.tiny import run_tiny

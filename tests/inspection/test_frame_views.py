@@ -12,7 +12,7 @@ from ensue.data.frames.series import Series
 from ensue.errors import EnsueError
 from ensue.inspection.drawing import FrameColumns, lines, ticks_of
 from ensue.inspection.frame_drawing import bars, feature_map, labels_over_time, upright
-from ensue.inspection.numbers import as_json
+from ensue.inspection.markup import as_json
 from ensue.tasks.frame_prediction.page import PRIOR_SEED
 from ensue.tasks.frame_prediction.prediction import PRIOR_DRAWS
 from ensue.tasks.frames.data import SeriesNoise

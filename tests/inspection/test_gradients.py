@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ensue.console.gradients import FLOOR, LABEL_HEIGHT, checked_picture_path, draw_gradients, spread
 from ensue.errors import EnsueError, TrainingError
 from ensue.inspection import gradients as copying
-from ensue.inspection.gradient_picture import FLOOR, LABEL_HEIGHT, checked_picture_path, draw_gradients, spread
 from ensue.inspection.gradients import (
     ALPHABET,
     RECURRENT,

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.inspection import token_page, unit_page
-from ensue.inspection.pieces import pieces_of, properties_of
 from ensue.inspection.token_page import NO_TOKEN, Predictions
-from ensue.inspection.units import Units, correlations, followers, saturation
+from ensue.inspection.units import Units, correlations, followers, pieces_of, properties_of, saturation
 from ensue.nn import watch
 from ensue.tasks.language_modeling import view as viewing
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline

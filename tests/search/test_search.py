@@ -16,8 +16,7 @@ import tomli_w
 
 from ensue.errors import EnsueError, RunError
 from ensue.recipe import Recipe, read_recipe
-from ensue.search.page import draw, in_short
-from ensue.search.search import TrialResult, begin, search
+from ensue.search.search import TrialResult, begin, draw, in_short, search
 from ensue.search.space import Choice, Space, read_space
 from ensue.search.study import Study
 from training.tiny import tiny_recipe, words

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from ensue.decode.lanes import Lanes
-from ensue.serving.admission import Amounts
 from ensue.serving.loop import Loop
 from ensue.serving.routes import ROUTES
 from ensue.serving.row import Chooser, Row, SessionState, Stops
-from ensue.serving.sessions import Sessions, num_bytes
+from ensue.serving.served import Sessions, num_bytes
+from ensue.serving.service import Amounts
 from serving.client import Answer, Client
 from serving.conftest import (
     BUGS,

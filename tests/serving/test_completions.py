@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.serving.admission import Amounts
 from ensue.serving.refusal import Refusal
 from ensue.serving.row import SessionState
-from ensue.serving.sessions import Sessions
+from ensue.serving.served import Sessions
+from ensue.serving.service import Amounts
 from serving.client import Client
 from serving.conftest import TEXT, language_pipeline
 

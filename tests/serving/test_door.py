@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ensue.library import load
-from ensue.serving.admission import Amounts
 from ensue.serving.routes import ROUTES
+from ensue.serving.service import Amounts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from serving.client import Answer, Client
 from serving.conftest import (

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ensue.inspection.numbers import json_pieces
+from ensue.inspection.markup import json_pieces
 from ensue.interruption import Interrupted, check_interrupted, interruptible
-from ensue.serving.admission import Amounts
 from ensue.serving.api import CompletionRequest, InspectRequest, TextsRequest
 from ensue.serving.limits import Limits
 from ensue.serving.refusal import Refusal
+from ensue.serving.service import Amounts
 from ensue.serving.transport import parsed
 from pages import REPOSITORY
 from serving.client import Answer, Client
@@ -233,11 +233,11 @@ def test_all_limits_stand_in_the_docs() -> None:
 
 
 def test_pieces_of_json_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ensue.inspection import numbers  # noqa: PLC0415
+    from ensue.inspection import markup  # noqa: PLC0415
 
     view = language_pipeline().inspect("The sea was calm.").view
-    expected = numbers.as_json(view)
-    monkeypatch.setattr(numbers, "AT_ONCE", 5)
+    expected = markup.as_json(view)
+    monkeypatch.setattr(markup, "AT_ONCE", 5)
     pieces = list(json_pieces({"view": view, "empty": [[], {}, ()], "texts": ["é"] * 7, "none": None}))
     assert json.loads("".join(pieces)) == {
         "view": expected, "empty": [[], {}, []], "texts": ["é"] * 7, "none": None

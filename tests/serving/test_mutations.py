@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ensue.serving.admission import Amounts
+from ensue.serving.service import Amounts
 from serving.conftest import Shouter, language_pipeline
 
 SANE: list[tuple[str, dict[str, Any]]] = [

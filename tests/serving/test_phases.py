@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ensue.serving.admission import Amounts
 from ensue.serving.connection import Connection
 from ensue.serving.limits import BLOCK
+from ensue.serving.service import Amounts
 from serving.conftest import language_pipeline
 from serving.listening import Listening, listening, request, rest
 from serving.phase_fuzzer import PHASES as PHASES_TO_DRAW

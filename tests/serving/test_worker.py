@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ensue.interruption import check_interrupted
-from ensue.serving.admission import Traffic
-from ensue.serving.worker import Worker
+from ensue.serving.worker import Traffic, Worker
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
 def long(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     """What rests as long as requests come, and they come for a minute."""
     monkeypatch.setattr("ensue.serving.worker.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("ensue.serving.admission.DENSE_SECONDS", 60.0)
+    monkeypatch.setattr("ensue.serving.worker.DENSE_SECONDS", 60.0)
     traffic = Traffic()
     traffic.came()
     made = Worker("long of a test", traffic=traffic)

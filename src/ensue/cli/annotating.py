@@ -18,7 +18,7 @@ from ensue.cli.options import (
     load_for,
     say,
 )
-from ensue.console.imports import importing_torch
+from ensue.console.output import importing_torch
 from ensue.errors import EnsueError, nearest
 from ensue.outputs import Access, write_text
 from ensue.processor import keep_freed_memory

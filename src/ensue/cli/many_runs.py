@@ -21,7 +21,7 @@ from ensue.cli.options import (
     say,
 )
 from ensue.cli.training import recipe_of
-from ensue.console.imports import importing_torch
+from ensue.console.output import importing_torch
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 

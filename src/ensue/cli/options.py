@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from ensue.arguments import Setting, by_option_names, settings_of
-from ensue.console.imports import importing_torch
+from ensue.console.output import importing_torch
 from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, RunError
@@ -114,20 +114,18 @@ def _check(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
     named += [setting.partition("=")[2].strip(" \"'") for each in by[Access.SETTINGS] for setting in each]
     recipes = by[Access.RECIPE]
     data = [*by[Access.DATA], *by[Access.TEXTS], *(name for name in named if name == "-" or isfile(name))]
-    with suppress(EnsueError):  # the command tells what is wrong with a recipe
-        data += [place for name in recipes for place in _read_by(name, [*chain.from_iterable(by[Access.SETTINGS])])]
+    if recipes:
+        from ensue.recipe import read_recipe
+
+        settings = [*chain.from_iterable(by[Access.SETTINGS])]
+        with suppress(EnsueError):  # the command tells what is wrong with a recipe
+            data += [place for name in recipes for place in read_recipe(name, settings).inputs]
     check_streams(data)
     files, overwrite = by[Access.OUT_FILE], bool(values.get("overwrite"))
     inputs = [*data, *by[Access.RUN], *filter(isfile, recipes)]
     check_outputs(inputs, files=files, overwrite=overwrite)
     if not values.get("resume"):  # the recipe that a run keeps may be that of its next training
         check_outputs([name for name in inputs if Path(str(name)).name != "recipe.toml"], folders=by[Access.OUT_FOLDER])
-
-
-def _read_by(recipe: str, settings: Sequence[str]) -> list[Any]:
-    from ensue.recipe import read_recipe
-
-    return read_recipe(recipe, settings).inputs
 
 
 def with_settings(

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import typer
 
-from ensue.console.imports import importing_torch
+from ensue.console.output import importing_torch
 from ensue.errors import EnsueError
 
 

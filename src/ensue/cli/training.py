@@ -21,7 +21,7 @@ from ensue.cli.options import (
     say,
 )
 from ensue.cli.processes import among_processes
-from ensue.console.imports import importing_torch
+from ensue.console.output import importing_torch
 from ensue.data.files import one_location
 from ensue.errors import EnsueError
 from ensue.outputs import Access, check_outputs

@@ -261,7 +261,7 @@ def score(
     **settings: Any,
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
-    from ensue.console.score_table import csv_lines
+    from ensue.console.tables import csv_lines
     from ensue.data.sources import is_stream, stream_name
 
     options: dict[str, Any] = {"format": format} if format else {}

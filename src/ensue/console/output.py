@@ -1,8 +1,10 @@
-"""stdout and stderr, if they cannot be written as well: full disk, closed stream, reader gone; notices on stderr."""
+"""stdout and stderr, also where they cannot be written (full disk, closed stream, reader gone); notices and errors."""
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -140,3 +142,55 @@ def notices_shown() -> Iterator[None]:
     finally:
         warnings.showwarning = usual
         show_waiting()
+
+
+_NO_TEXT = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
+"""Matches a word with surrogates, which stand for bytes that are not UTF-8."""
+_BYTES = re.compile(r"allocate (\d+) bytes")
+
+
+def mistake(error: BaseException) -> str | None:
+    """The message for a mistake of the user or the system; None for a bug, whose traceback is shown.
+
+    It may have several lines: `ensue.errors.in_one_line`.
+    """
+    match error:
+        case EnsueError():
+            return error.in_options()
+        case OSError():
+            reason = error.strerror or str(error)
+            return reason if error.filename is None else f"{error.filename}: {reason}"
+        case UnicodeEncodeError() if found := _NO_TEXT.search(error.object):
+            return f"{ascii(found[0])[1:-1]}: not UTF-8"
+        case MemoryError() | RuntimeError() if _is_out_of_memory(error):
+            wanted = _BYTES.search(str(error))
+            return "not enough memory" + (f": {int(wanted[1]):,} more bytes were asked for" if wanted else "")
+    return None
+
+
+def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if "torch" not in sys.modules:
+        return False
+    from ensue.training.device import is_out_of_memory  # noqa: PLC0415  # imports torch
+
+    return is_out_of_memory(error)
+
+
+@contextmanager
+def importing_torch() -> Iterator[None]:
+    """Imports without searches for garbage, in a `with` block.
+
+    An import of torch makes a million objects, and all of them stay. Searches for garbage would take a third of its
+    time. The objects are left out of all later searches too.
+    """
+    if "torch" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,6 +1,6 @@
 """How far gradients reach back: the norm of ∂loss/∂h_t at every position of a recurrent layer, on a copy task.
 
-`gradient_picture` draws it. The derivative is the total one: over all ways by which h_t acts on the loss.
+`console/gradients.py` draws it. The derivative is the total one: over all ways by which h_t acts on the loss.
 
 The copy task: a few symbols, many blanks, and at a cue the symbols again. Hochreiter & Schmidhuber 1997 and Arjovsky et
 al. 2016 have tasks of this kind. It asks for nothing but memory: whoever forgets guesses, with a loss of

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Self
 from markupsafe import Markup
 
 from ensue.errors import EnsueError, listed
-from ensue.inspection.markup import drawn, escaped, file_text
-from ensue.inspection.numbers import as_json
+from ensue.inspection.markup import as_json, drawn, escaped, file_text
 from ensue.outputs import check_new, written
 from ensue.runs.pictures import Grid, Lines
 from ensue.version import VERSION

@@ -90,13 +90,12 @@ class Study:
         self.optuna, self.folder, self.space, self.seed = optuna, folder, space, seed
         self.lock = FileLock(folder / ".lock")
         journal = folder / "journal.jsonl"
-        lock = JournalLock(folder / ".journal.lock")
-        as_optunas: Any = lock
-        with self.lock, lock.lock:
+        lock: Any = FileLock(folder / ".journal.lock")  # unlike Optuna's lock it ends with its process
+        with self.lock, lock:
             _drop_cut_line(journal)
         pruner = optuna.pruners.MedianPruner() if prune else optuna.pruners.NopPruner()
         try:
-            storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal), lock_obj=as_optunas))
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
             with self.lock:
                 self.study = optuna.create_study(
                     storage=storage, study_name="search", direction="minimize", pruner=pruner, load_if_exists=True
@@ -161,22 +160,6 @@ class Study:
         folder = self.folder / "locks"
         folder.mkdir(exist_ok=True)
         return FileLock(folder / f"{number:04}")
-
-
-class JournalLock:
-    """The lock of a journal, with the methods that Optuna calls. Unlike Optuna's own it ends with its process."""
-
-    def __init__(self, path: Path) -> None:
-        self.lock = FileLock(path)
-
-    def acquire(self) -> bool:
-        """Waits for the lock."""
-        self.lock.acquire()
-        return True
-
-    def release(self) -> None:
-        """Gives the lock back."""
-        self.lock.release()
 
 
 def _drop_cut_line(journal: Path) -> None:

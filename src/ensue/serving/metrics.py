@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -18,31 +19,21 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
 
-        def named(kind: type, name: str, what: str, *labels: str, **options: object) -> object:
-            return kind(f"ensue_{name}", what, labels, registry=self.registry, **options)
-
-        of_model = ("model",)
-        summed = {"multiprocess_mode": "livesum"}
-        self.requests: Counter = named(Counter, "requests", "Answered requests", "route", "status")  # type: ignore
-        self.refused: Counter = named(Counter, "refused", "Requests that were refused", "code")  # type: ignore
-        self.left: Counter = named(Counter, "left", "Clients that left before their answer")  # type: ignore
-        self.seconds: Histogram = named(  # type: ignore
-            Histogram, "request_seconds", "From the headers to the end of the answer", "route", buckets=SECONDS
-        )
-        self.first: Histogram = named(  # type: ignore
-            Histogram, "first_token_seconds", "To the first token of an answer", *of_model, buckets=SECONDS
-        )
-        self.steps: Histogram = named(  # type: ignore
-            Histogram, "step_seconds", "One step of all live rows", *of_model, buckets=SECONDS
-        )
-        self.prompt_tokens: Counter = named(Counter, "prompt_tokens", "Tokens read", *of_model)  # type: ignore
-        self.tokens: Counter = named(Counter, "tokens", "Tokens written", *of_model)  # type: ignore
-        self.rows: Gauge = named(Gauge, "live_rows", "Rows stepped together", *of_model, **summed)  # type: ignore
-        self.waiting: Gauge = named(  # type: ignore
-            Gauge, "waiting_rows", "Prompts and rows that wait", *of_model, **summed
-        )
-        self.held: Gauge = named(Gauge, "held", "What admitted requests hold", "what", **summed)  # type: ignore
-        self.sessions: Gauge = named(Gauge, "sessions", "Sessions that are kept", *of_model, **summed)  # type: ignore
+        shared: Any = {"namespace": "ensue", "registry": self.registry}
+        timed, summed = shared | {"buckets": SECONDS}, shared | {"multiprocess_mode": "livesum"}
+        model, route = ["model"], ["route"]
+        self.requests = Counter("requests", "Answered requests", ["route", "status"], **shared)
+        self.refused = Counter("refused", "Requests that were refused", ["code"], **shared)
+        self.left = Counter("left", "Clients that left before their answer", **shared)
+        self.seconds = Histogram("request_seconds", "From the headers to the end of the answer", route, **timed)
+        self.first = Histogram("first_token_seconds", "To the first token of an answer", model, **timed)
+        self.steps = Histogram("step_seconds", "One step of all live rows", model, **timed)
+        self.prompt_tokens = Counter("prompt_tokens", "Tokens read", model, **shared)
+        self.tokens = Counter("tokens", "Tokens written", model, **shared)
+        self.rows = Gauge("live_rows", "Rows stepped together", model, **summed)
+        self.waiting = Gauge("waiting_rows", "Prompts and rows that wait", model, **summed)
+        self.held = Gauge("held", "What admitted requests hold", ["what"], **summed)
+        self.sessions = Gauge("sessions", "Sessions that are kept", model, **summed)
 
     def read(self, model: str, tokens: int) -> None:
         """Tokens of prompts have been read."""

@@ -142,18 +142,13 @@ class Loading(Thread):
 
         torch.set_num_threads(self.threads)
         service = self.server.service
-        models = [
-            Served.of(
-                run,
-                paths=PATHS,
-                limits=service.limits,
-                metrics=service.metrics,
-                report=report,
-                long=service.long,
-                **self.options,
-            )
-            for run in self.runs
-        ]
+        shared: dict[str, Any] = {
+            "limits": service.limits,
+            "metrics": service.metrics,
+            "report": report,
+            "long": service.long,
+        }
+        models = [Served.of(run, paths=PATHS, **shared, **self.options) for run in self.runs]
         gc.collect()
         gc.freeze()  # what is loaded stays: to look through it would hold up all requests
         service.ready(models)

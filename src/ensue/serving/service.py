@@ -1,21 +1,75 @@
-"""The state of a server, which all requests share: its models, what it has room for, and whether it takes requests."""
+"""The state of a server, shared by all requests: models, admission, and whether requests are accepted."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from threading import Lock
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from ensue.errors import nearest
-from ensue.serving.admission import Admission, Amounts, Traffic
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.refusal import Refusal, busy
-from ensue.serving.worker import Worker
+from ensue.serving.worker import Traffic, Worker
 
 if TYPE_CHECKING:  # it needs torch, and a server answers before that is imported
     from ensue.serving.served import Served
+
+
+class Amounts(NamedTuple):
+    """Texts, tokens of them, and the memory of bodies and of answers in bytes."""
+
+    places: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    answers: int = 0
+
+    def plus(self, other: Amounts, sign: int = 1) -> Amounts:
+        """The sums, or with `sign` -1 the differences."""
+        return Amounts(*(mine + sign * theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Admission:
+    """The places and the memory that open requests hold together. Any thread may reserve, all or nothing."""
+
+    def __init__(self, most: Amounts) -> None:
+        self.most, self.held = most, Amounts()
+        self.lock = Lock()
+
+    def ticket(self) -> Ticket:
+        """A ticket that holds nothing yet."""
+        return Ticket(self)
+
+
+class Ticket:
+    """The reservation of one request; it gives everything back at the end of a `with` block."""
+
+    def __init__(self, admission: Admission) -> None:
+        self.admission, self.held, self.is_open = admission, Amounts(), True
+
+    def reserve(self, **amounts: int) -> None:
+        """Holds this too. Raises Refusal (429) if there is not so much of all, and then holds nothing more.
+
+        A thread that still works for a request that has ended reserves nothing.
+        """
+        admission, more = self.admission, Amounts(**amounts)
+        with admission.lock:
+            wanted = admission.held.plus(more)
+            for name, value, most in zip(Amounts._fields, wanted, admission.most, strict=True):
+                if value > most:
+                    raise busy(429, f"the server is full ({name}); try again", "server_full")
+            if self.is_open:
+                admission.held, self.held = wanted, self.held.plus(more)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self.admission.lock:
+            self.admission.held = self.admission.held.plus(self.held, -1)
+            self.is_open = False
 
 
 class Service:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ensue.errors import EnsueError
-from ensue.inspection.numbers import json_pieces
+from ensue.inspection.markup import json_pieces
 from ensue.inspection.page import Inspection
 from ensue.interruption import check_interrupted
 from ensue.notices import say_once

@@ -14,11 +14,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ensue.parsing import YIELDING, ParseError, parse_json
-from ensue.serving.admission import Ticket
 from ensue.serving.api import Request as Asked
 from ensue.serving.limits import BLOCK, KEY_VALUES, LIGHT, VALUE_BYTES, Limits
 from ensue.serving.refusal import Refusal, of_validation
-from ensue.serving.service import Service
+from ensue.serving.service import Service, Ticket
 
 if TYPE_CHECKING:
     from ensue.serving.served import Served

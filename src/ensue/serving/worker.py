@@ -12,10 +12,25 @@ from threading import Thread
 from typing import Any
 
 from ensue.interruption import Interrupted, interruptible
-from ensue.serving.admission import Traffic
-from ensue.serving.limits import LONG_SECONDS, SLICE_SECONDS
+from ensue.serving.limits import DENSE_SECONDS, LONG_SECONDS, SLICE_SECONDS
 
 Held = Callable[[], AbstractContextManager[None]]
+
+
+class Traffic:
+    """Whether others wait: work that takes long makes way for what takes little while requests come."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def came(self) -> None:
+        """A request has come."""
+        self._last = time.monotonic()
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether a request came within `DENSE_SECONDS`."""
+        return time.monotonic() - self._last < DENSE_SECONDS
 
 
 class Job:

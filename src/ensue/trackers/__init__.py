@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.util import find_spec
 
 from ensue.errors import EnsueError, nearest
 from ensue.guests import find_guest, guests
-from ensue.trackers.tracker import Tracker
+from ensue.trackers.tracker import CsvFile, TensorBoard, Tracker, WeightsAndBiases
 
-TRACKERS = {
-    "csv": ("ensue.trackers.tracker:CsvFile", ""),
-    "tensorboard": ("ensue.trackers.tensorboard:TensorBoard", "tensorboardX"),
-    "wandb": ("ensue.trackers.wandb:WeightsAndBiases", "wandb"),
-}
+TRACKERS: dict[str, tuple[type[Tracker], str]] = {
+    "csv": (CsvFile, ""), "tensorboard": (TensorBoard, "tensorboardX"), "wandb": (WeightsAndBiases, "wandb"),
+}  # fmt: skip
 """For each tracker its class and the package that it needs, which is in the extra of its name."""
 
 
@@ -30,9 +27,7 @@ def _tracker(name: str) -> Tracker:
             known = [*TRACKERS, *guests("tracker")]
             raise EnsueError(f'no tracker "{name}"{nearest(name, known)}; known: {", ".join(known)}')
         return guest()
-    place, package = TRACKERS[name]
+    tracker, package = TRACKERS[name]
     if package and find_spec(package) is None:
         raise EnsueError(f"the tracker {name} needs the package {package}: pip install 'ensue[{name}]'")
-    module, _, attribute = place.partition(":")
-    tracker: Tracker = getattr(import_module(module), attribute)()
-    return tracker
+    return tracker()

@@ -1,11 +1,13 @@
-"""The interface of a tracker, which is told every line of `metrics.jsonl` once, the reporter that tells it, and the
-tracker that needs no package: a table.
-"""
+"""Trackers: the interface, the reporter that passes every line of `metrics.jsonl` to them once, and those of ensue."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
+import os
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ensue.errors import in_one_line
+from ensue.parsing import ParseError, parse_json
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Facts, MetricsLog, Outcome, Reporter, StepReport, Validation
 from ensue.runs.weights import write_text
@@ -135,3 +138,84 @@ class CsvFile(Tracker):
 
     def end(self) -> None:
         self.flush()
+
+
+class TensorBoard(Tracker):
+    """`RUN/tensorboard`: scalars by step, and samples as text. For a resumed run it is written anew."""
+
+    name = "tensorboard"
+
+    def begin(self, run: RunDirectory) -> None:
+        from tensorboardX import SummaryWriter  # noqa: PLC0415 (an extra)
+
+        folder = run.path / "tensorboard"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.writer: Any = SummaryWriter(str(folder))
+        self.writer.add_text("recipe", f"```\n{run.recipe.to_toml()}\n```")
+        self.began, self.seconds = time.time(), 0.0
+
+    def record(self, record: Record) -> None:
+        self.seconds = record.get("seconds", self.seconds)
+        times = {"global_step": record["step"], "walltime": self.began + self.seconds}
+        for name, value in numbers(record):
+            self.writer.add_scalar(name, value, **times)
+        if record.get("sample"):
+            self.writer.add_text("sample", record["sample"], **times)
+
+    def flush(self) -> None:
+        self.writer.flush()
+
+    def end(self) -> None:
+        self.writer.close()
+
+
+CONNECT_SECONDS = 30
+"""The longest time in which the server of Weights & Biases is reached."""
+
+
+class WeightsAndBiases(Tracker):
+    """A run of Weights & Biases for each run directory, or with WANDB_MODE=offline in `RUN/wandb`.
+
+    `RUN/wandb/told.json` has the last logged step, so that a resumed run logs nothing twice.
+    """
+
+    name = "wandb"
+
+    def begin(self, run: RunDirectory) -> None:
+        import wandb  # noqa: PLC0415 (an extra)
+
+        written = f"{run.path.resolve()} {run.manifest.entries()['config.json'].written}"
+        id = hashlib.sha256(written.encode()).hexdigest()[:12]
+        (run.path / "wandb").mkdir(exist_ok=True)
+        self.path, self.id = run.path / "wandb" / "told.json", id
+        self.told = self.step = self._last()
+        self.there: Any = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "ensue"),
+            name=run.path.resolve().name,
+            dir=str(run.path),
+            id=id,
+            resume="allow",
+            config=run.recipe.values(),
+            settings=wandb.Settings(init_timeout=CONNECT_SECONDS, console="off", silent=True),
+        )
+
+    def _last(self) -> int:
+        """The last step that was told; -1 if nothing was, or nobody knows."""
+        try:
+            return int(parse_json(self.path.read_bytes())[self.id])
+        except (OSError, ParseError, LookupError, TypeError, ValueError):
+            return -1
+
+    def record(self, record: Record) -> None:
+        found = dict(numbers(record))
+        if record["kind"] == "test":  # its step is that of the best weights, which the curve has passed
+            self.there.summary.update(found)
+        elif record["step"] > self.told:
+            self.step = max(self.step, record["step"])
+            self.there.log(found, step=record["step"])
+
+    def flush(self) -> None:
+        write_text(self.path, json.dumps({self.id: self.step}))
+
+    def end(self) -> None:
+        self.there.finish(exit_code=0)

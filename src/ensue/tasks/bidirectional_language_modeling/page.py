@@ -15,10 +15,9 @@ from ensue.inspection.encoder import over_text
 from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section, cut
-from ensue.inspection.pieces import properties_of
 from ensue.inspection.token_page import MOST_SHOWN, Predictions, shown, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
-from ensue.inspection.units import Units, correlations, named, unit_taps
+from ensue.inspection.units import Units, correlations, named, properties_of, unit_taps
 from ensue.models.bidirectional import BidirectionalModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch

@@ -20,11 +20,10 @@ from ensue.inspection.drawing import FrameColumns
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.features import ReadFeatures
-from ensue.inspection.frame_drawing import bars
+from ensue.inspection.frame_drawing import SeriesView, bars, series_section
 from ensue.inspection.markup import clipped
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import TITLE, Inspection, Section
-from ensue.inspection.series import SeriesView, series_section
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.classifier import Classifier, Pooled

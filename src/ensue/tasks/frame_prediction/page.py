@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.inspection.drawing import MOST_FRAMES, FrameColumns, lines
-from ensue.inspection.frame_drawing import feature_map
+from ensue.inspection.frame_drawing import MOST_CURVES, SeriesView, curves_or_map, feature_map, series_section
 from ensue.inspection.markup import clipped, plain
 from ensue.inspection.page import TITLE, Inspection, Section
-from ensue.inspection.series import MOST_CURVES, SeriesView, curves_or_map, series_section
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.modules import device_of, evaluating

@@ -20,7 +20,7 @@ from ensue.data.frames.sounds import log_mel
 from ensue.data.frames.source import FrameSource
 from ensue.data.sources import is_stream
 from ensue.errors import DataError, EnsueError
-from ensue.inspection.series import SeriesView
+from ensue.inspection.frame_drawing import SeriesView
 from ensue.models.frame_features import Frames
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks

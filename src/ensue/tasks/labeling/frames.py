@@ -16,11 +16,10 @@ from ensue.data.frames.stored import FrameRows
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
-from ensue.inspection.frame_drawing import feature_map, labels_over_time
+from ensue.inspection.frame_drawing import SeriesView, curves_or_map, feature_map, labels_over_time, series_section
 from ensue.inspection.markup import clipped
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import TITLE, Inspection, Section
-from ensue.inspection.series import SeriesView, curves_or_map, series_section
 from ensue.metrics.labeling import LabelingScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.frame_features import Frames

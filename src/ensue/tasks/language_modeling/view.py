@@ -18,11 +18,10 @@ from torch import Tensor
 from ensue.errors import EnsueError
 from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients, rows_together
 from ensue.inspection.encoder import Attention, attention_of, over_text
-from ensue.inspection.pieces import pieces_of, properties_of
 from ensue.inspection.switched_off import SwitchedOff, switching_off
 from ensue.inspection.token_page import NO_TOKEN, Predictions
 from ensue.inspection.unit_page import THRESHOLD, Selection, select
-from ensue.inspection.units import Units, correlations, named, unit_taps
+from ensue.inspection.units import Units, correlations, named, pieces_of, properties_of, unit_taps
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import watch

@@ -15,8 +15,8 @@ from ensue.errors import EnsueError
 from ensue.inspection.encoder import Attention, attention_of
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
-from ensue.inspection.pieces import pieces_of
 from ensue.inspection.token_page import NO_TOKEN, Predictions, shown, text_section, title_of
+from ensue.inspection.units import pieces_of
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.masked_language_modeling.token_windows import pseudo_logits
