@@ -69,7 +69,7 @@ from ensue.tasks.captioning import CaptionData, CaptionTrain
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.drawing import DrawingData, DrawingTrain
 from ensue.tasks.frame_prediction import FramePredictionTrain
-from ensue.tasks.frames.recipe import FramesData, FramesTrain
+from ensue.tasks.frames import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import CuttingData, LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.tasks.masked_language_modeling.recipe import (

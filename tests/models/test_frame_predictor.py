@@ -130,14 +130,14 @@ def test_running_freely_is_reading(kind: str) -> None:
         posterior, prior = layer.gaussians(layer(torch.cat((x, noise), dim=-1))[0])
         given = (posterior.at(noise) - prior.mean) * (-prior.log_deviation).exp()
     for begin in (0, 2):
-        state = model.init_state(2)
+        state = model.reader.init_state(2)
         if begin:
             state = model.read(Frames(frames.values[:, :begin], None), noise[:, :begin])
         for t in range(begin, T):
             density, opened = model.next(given[:, t], state)
             expected = model.head(read.decoded[:, t])
             torch.testing.assert_close(density.components, expected.components)
-            state = model.after(x[:, t], opened)
+            state = model.reader.close(x[:, t], opened)
 
 
 def test_a_bound_and_importance_sampling_against_a_closed_form() -> None:

@@ -80,18 +80,10 @@ class FramePredictor(nn.Module):
         found: Mixture = self.head(self.reader.imagined(x, noise, draws))
         return found
 
-    def init_state(self, rows: int) -> ReaderState:
-        """The state before the first frame."""
-        return self.reader.init_state(rows)
-
     def next(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Mixture, ReaderState]:
-        """The distribution of the next frame, of normalized features, and what `after` needs once it is known."""
+        """The distribution of the next frame, of normalized features, and what `reader.close` needs with it."""
         decoded, opened = self.reader.open(noise, state)
         return self.head(decoded), opened
-
-    def after(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
-        """The state after a frame of normalized features."""
-        return self.reader.close(x, opened)
 
 
 def build_frame_predictor(

@@ -103,9 +103,7 @@ class PlainReader(FrameReader):
         last = x[:, -1] if mask is None else x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
         return Read(decoded, divergence, ratio, PlainState(last, state))
 
-    def imagined(
-        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
-    ) -> Float[Tensor, "N S d_out"]:
+    def imagined(self, x: Tensor, noise: Tensor, draws: Tensor) -> Tensor:
         count, length, _ = draws.shape
         read: Read = self(x, x, noise)
         return read.decoded[:, :length].expand(count, -1, -1)
@@ -142,9 +140,7 @@ class StochasticReader(PlainReader):
     def _posterior(self, x: Tensor, mask: Tensor | None = None) -> Gaussian:
         return Gaussian.of(self.posterior(self.recognition(x, mask=mask)[0]))
 
-    def imagined(
-        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
-    ) -> Float[Tensor, "N S d_out"]:
+    def imagined(self, x: Tensor, noise: Tensor, draws: Tensor) -> Tensor:
         count, length, _ = draws.shape
         before, z, state = _before(x), self._posterior(x).at(noise), self.layers.init_state(1)
         first = torch.zeros(count, dtype=torch.int64, device=x.device)
@@ -169,9 +165,7 @@ class VariationalReader(FrameReader):
         z = posterior.at(noise)
         return Read(y[..., : self.d_out], posterior.divergence(prior), posterior.ratio(z, prior), state)
 
-    def imagined(
-        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
-    ) -> Float[Tensor, "N S d_out"]:
+    def imagined(self, x: Tensor, noise: Tensor, draws: Tensor) -> Tensor:
         count, length, _ = draws.shape
         y, _ = self.layer(torch.cat((x, noise), dim=-1))
         h = y[:, :length, self.layer.d_hidden : self.d_out].expand(count, -1, -1).flatten(0, 1)

@@ -48,11 +48,6 @@ def labels_beside(path: Path) -> Path | None:
     return found if name != path.name and found.is_file() else None
 
 
-def is_idx_labels(path: Path) -> bool:
-    """Whether the name is that of a file of labels."""
-    return "idx1" in path.name
-
-
 def _read_idx(path: Path) -> NDArray[Any]:
     content = whole_bytes(path)
     zeros, kind, dimensions = content[:2], content[2:3], content[3:4]

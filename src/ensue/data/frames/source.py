@@ -63,7 +63,7 @@ class FrameSource:
         if len(paths) == 1 and suffix(paths[0].name) in FRAME_TABLES and is_manifest(paths[0], reading.encoding):
             self.manifest = paths[0]
         elif len(paths) > 1:
-            paths = tuple(path for path in paths if not images.is_idx_labels(path))
+            paths = tuple(path for path in paths if "idx1" not in path.name)  # the labels of idx files
         self._paths = paths
 
     @cached_property

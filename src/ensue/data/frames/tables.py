@@ -114,13 +114,6 @@ def _number(cell: str, name: str, path: Path, line: int) -> float:
         raise DataError(f'column "{name}": expected a number, found "{cell:.40}"', path, line) from None
 
 
-def _finite(number: float) -> float:
-    """The number; raises ValueError if it is infinite."""
-    if not math.isfinite(number):
-        raise ValueError(number)
-    return number
-
-
 def _is_number(cell: str) -> bool:
     try:
         return float(cell) == float(cell)
@@ -132,7 +125,9 @@ def _time(cell: str, path: Path, line: int) -> float:
     """Seconds, as a number or as a date with a time, which is UTC unless it says otherwise: no hour comes twice."""
     try:
         if _is_number(cell):
-            return _finite(float(cell))
+            if math.isinf(seconds := float(cell)):
+                raise ValueError(cell)
+            return seconds
         date = datetime.fromisoformat(cell)
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError):

@@ -10,7 +10,7 @@ from ensue.models.frame_specification import CaptionAttention, GridSpecification
 from ensue.models.specification import EncoderSpecification, NoEncoder, PairTokens, TextHead, describe_encoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.frames.recipe import Column, FramesData, FramesRecipe, FramesTrain
+from ensue.tasks.frames import Column, FramesData, FramesRecipe, FramesTrain
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
 
 

@@ -61,16 +61,12 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         """Each series with each of its captions."""
         rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
         sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
-        found = EncodedPairs.of_targets(sources, self._ids(data))
+        target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)
+        ids = (np.append(target.encode(caption), target.end_id) for caption in captions)
+        found = EncodedPairs.of_targets(sources, ids)
         for row, length in zip(rows.tolist(), found.targets.lengths.tolist(), strict=True):
             check_caption(Series(str(row), data.rows[row]), length, self.recipe)
         return found
-
-    def _ids(self, data: LabeledSeries) -> Iterator[Any]:
-        target = self.parts.target
-        for captions in data.labels:
-            for caption in captions:
-                yield np.append(target.encode(caption), target.end_id)
 
     def pipeline(self, model: TextModel) -> CaptioningPipeline:
         """The model at work."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,6 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.files import Location
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
-from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.inspection.drawing import matrix
 from ensue.inspection.frame_drawing import data_address
@@ -71,11 +71,6 @@ class Place(NamedTuple):
     strength: float
 
 
-def caption_sections(view: CaptionView, search: BeamSearch) -> list[Section]:
-    """All sections. `search` is how captions are found."""
-    return [_looks(view), token_section(view), *search_sections(view, search)]
-
-
 def _looks(view: CaptionView) -> Section:
     """The image once for each token, with where the decoder looks; of a series that is no image a matrix."""
     count = min(len(view.output), MOST_OUTPUT)
@@ -120,11 +115,7 @@ def places(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int,
 def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | None = None) -> Inspection:
     """A captioner while it writes its caption for an image, or a given one."""
     target = writer.target
-    sources = writer.sources([Captioned(series)])
-
-    def symbol(id: int) -> str:
-        return shown(target, id)
-
+    sources, symbol = writer.sources([Captioned(series)]), partial(shown, target)
     if caption is None:
         search = recorded_search(writer, sources, symbol)
         best = search.hypotheses[0]
@@ -140,7 +131,13 @@ def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | No
     view = CaptionView(
         **parts, text=text, search=search, series=series.name, gates=seen.gates, **_picture(writer, series)
     )
-    return Inspection(clipped(series.name, TITLE), view, _facts(writer, view), caption_sections(view, writer.search))
+    facts = {
+        **writer.facts(writer.recipe.describe()),
+        "search": "none, the caption was given" if search is None else writer.protocol_of_search(),
+        "caption": text,
+    }
+    sections = [_looks(view), token_section(view), *search_sections(view, writer.search)]
+    return Inspection(clipped(series.name, TITLE), view, facts, sections)
 
 
 def _picture(writer: Writer[Captioned], series: Series) -> dict[str, Any]:
@@ -150,15 +147,6 @@ def _picture(writer: Writer[Captioned], series: Series) -> dict[str, Any]:
     grid: Any = writer.model.grid
     image: NDArray[np.float32] = series.frames.reshape(*series.frames.shape[:1], -1, writer.recipe.grid.colors)
     return {"image": image, "grid": grid.grid}
-
-
-def _facts(writer: Writer[Captioned], view: CaptionView) -> dict[str, str]:
-    """The facts at the top of the page."""
-    return {
-        **writer.facts(writer.recipe.describe()),
-        "search": "none, the caption was given" if view.search is None else writer.protocol_of_search(),
-        "caption": view.text,
-    }
 
 
 class CaptioningPipeline(FramesPipeline, Writer[Captioned]):

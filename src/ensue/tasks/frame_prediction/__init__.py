@@ -10,7 +10,7 @@ from ensue.models.frame_specification import LatentSpecification, MixtureHeadSpe
 from ensue.models.specification import ONE_WAY, Directions, RecurrentEncoder
 from ensue.recipe.tables import Rows
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.frames.recipe import FramesRecipe, FramesTrain
+from ensue.tasks.frames import FramesRecipe, FramesTrain
 
 
 class FramePredictionTrain(FramesTrain):

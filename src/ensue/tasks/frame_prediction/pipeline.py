@@ -26,7 +26,7 @@ from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
 from ensue.outputs import check_outputs, written
-from ensue.tasks.contract.chunks import WHOLE, Shard, check_generated, most_read
+from ensue.tasks.contract.chunks import WHOLE, check_generated, most_read
 from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
@@ -46,7 +46,7 @@ from ensue.tasks.frame_prediction.prediction import (
     next_moments,
     scores_of,
 )
-from ensue.tasks.frames.pipeline import FramesPipeline, PortableFrames, chunked
+from ensue.tasks.frames.pipeline import AnsweringFramesPipeline, PortableFrames, chunked
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 
@@ -59,13 +59,18 @@ class NextFrame(Shown):
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
+    @property
+    def line(self) -> str:
+        """The series and the means."""
+        return f"{self.series}\t{' '.join(f'{number:.6g}' for number in self.mean)}"
+
     def as_json(self) -> dict[str, Any]:
         """The prediction as JSON values."""
         mean, deviation = ([float(f"{number:.6g}") for number in part] for part in (self.mean, self.deviation))
         return {"series": self.series, "mean": mean, "deviation": deviation}
 
 
-class FramePredictionPipeline(FramesPipeline):
+class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     """A model of the next frame: generates, scores, predicts and evaluates."""
 
     recipe: FramePredictionRecipe
@@ -141,8 +146,8 @@ class FramePredictionPipeline(FramesPipeline):
         """
         return Answers(self.expect(self._given(texts)))
 
-    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [found.as_json() for found in self.predict(texts)]
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
+        return self.expect(series)
 
     def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
         """The next frame behind each of a stream of series of any length, in order, in constant memory."""
@@ -197,21 +202,20 @@ class FramePredictionPipeline(FramesPipeline):
                 chunk, nats_of(self.model, FrameRows.of([one.frames for one in chunk]), draws=draws), strict=True
             )
 
-    def prediction_lines(
-        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
-    ) -> Iterator[str]:  # fmt: skip
-        for found in self.expect(self._read(location, encoding, shard)):
-            if as_json:
-                yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
-            else:
-                yield f"{found.series}\t{' '.join(f'{number:.6g}' for number in found.mean)}\n"
-
     def portable(self) -> Portable:
         if self.model.d_latent:
             kind = self.recipe.latent.kind
             raise EnsueError(f"{self.run}: a model with latent variables ({kind}) has no export to ONNX")
-        return portable(self)
+        frames, layers = PortableFrames(self), _layers(self.model)
+
+        def sample(batch: int, length: int) -> dict[str, Tensor]:
+            _, state = layers(self.model.features.normalized(frames.values(batch, 2)))
+            return {"frames": frames.values(batch, length), **state_tensors(state)}
+
+        inputs = {"frames": TensorForm(("batch", "time", frames.width)), **state_forms(layers.init_state(2))}
+        function = PortableFunction("model", _next, inputs, sample)
+        settings = {**frames.settings(), "mean": list(self.seen.mean)}
+        return Portable(self.model, (function,), ("frame_predictor", "frames"), settings)
 
     def __repr__(self) -> str:
         kind = self.recipe.latent.kind
@@ -219,23 +223,8 @@ class FramePredictionPipeline(FramesPipeline):
         return self._described(self.recipe.describe(), *latent, f"{self.num_parameters:,} parameters")
 
 
-def portable(pipeline: FramesPipeline) -> Portable:
-    """The model as one function of frames and the leaves of the state, zeros before the first one."""
-    model, frames = pipeline.model, PortableFrames(pipeline)
-    forms = state_forms(_layers(model).init_state(2))
-
-    def sample(batch: int, length: int) -> dict[str, Tensor]:
-        before = model.features.normalized(frames.values(batch, 2))
-        _, state = _layers(model)(before)
-        return {"frames": frames.values(batch, length), **state_tensors(state)}
-
-    inputs = {"frames": TensorForm(("batch", "time", frames.width)), **forms}
-    settings = {**frames.settings(), "mean": list(pipeline.seen.mean)}
-    return Portable(model, (PortableFunction("model", _next, inputs, sample),), ("frame_predictor", "frames"), settings)
-
-
 def _next(model: FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
-    """The mixture behind each frame (B, T), in the units of the files."""
+    """The mixture behind each frame (B, T), in the units of the files. The `state` before the first frame is zeros."""
     layers, features = _layers(model), model.features
     h, after = layers(features.normalized(frames), state_from(layers.init_state(1), state))
     log_weights, (mean, log_deviation) = model.head.of(model.head.projection(h))

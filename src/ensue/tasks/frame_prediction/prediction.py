@@ -106,7 +106,7 @@ def free_running(
     found = np.empty((samples, frames, begin.shape[1]), np.float32)
     scale, shift = (part.cpu().numpy() for part in (model.features.deviation, model.features.mean))
     with evaluating(model):
-        state = model.init_state(samples)
+        state = model.reader.init_state(samples)
         if len(begin):
             state = _state_after(model, FrameRows.of([begin]), [0])
             state = select_rows(state, torch.zeros(samples, dtype=torch.int64, device=device))
@@ -114,39 +114,36 @@ def free_running(
             noise = torch.randn(samples, model.d_latent, generator=generator, device=device)
             density, opened = model.next(temperature * noise, state)
             x = density.draw(temperature=temperature, generator=generator)
-            state = model.after(x, opened)
+            state = model.reader.close(x, opened)
             found[:, number] = x.cpu().numpy() * scale + shift
     return found
 
 
 @torch.inference_mode()
 def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
-    """The mean and the deviation of each feature of the frame behind each series, (N, d)."""
+    """The mean and the deviation of each feature of the frame behind each series, (N, d): with latent variables those
+    of a mixture over draws of these.
+    """
+    device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     shape = len(rows), rows.values.shape[1]
     means, deviations = np.empty(shape), np.empty(shape)
     with evaluating(model):
         for chosen in by_length(rows.lengths, batch_size=READ_SERIES, batch_tokens=READ_FRAMES):
             state = _state_after(model, rows, chosen.tolist())
-            means[chosen], deviations[chosen] = _moments(model, state, rows, chosen.tolist())
+            noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
+            moments = [model.next(torch.from_numpy(one).to(device), state)[0].moments() for one in noise.swapaxes(0, 1)]
+            means[chosen], deviations[chosen] = over_draws(*map(torch.stack, zip(*moments, strict=True)))
     scale, shift = (part.double().cpu().numpy() for part in (model.features.deviation, model.features.mean))
     return means * scale + shift, deviations * scale
 
 
 def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> ReaderState:
-    frames = frames_of(rows, chosen, device_of(model))
-    return model.read(frames, _noise(model, rows, chosen, frames.shape[1]))
-
-
-def _noise(model: FramePredictor, rows: FrameRows, chosen: list[int], length: int) -> Tensor:
-    return noise_for([SeriesNoise(rows[row], model.d_latent) for row in chosen], length, device_of(model))
-
-
-def _moments(model: FramePredictor, state: ReaderState, rows: FrameRows, chosen: list[int]) -> Moments:
-    """The moments of a mixture over draws of the latent variables, of which there is one if there are none."""
-    device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
-    noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
-    moments = [model.next(torch.from_numpy(noise[:, draw]).to(device), state)[0].moments() for draw in range(draws)]
-    return over_draws(*(torch.stack(part) for part in zip(*moments, strict=True)))
+    """The state after the chosen series."""
+    frames, sources = (
+        frames_of(rows, chosen, device_of(model)),
+        [SeriesNoise(rows[row], model.d_latent) for row in chosen],
+    )
+    return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
 
 
 def over_draws(means: Tensor, deviations: Tensor) -> Moments:

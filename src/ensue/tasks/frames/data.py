@@ -26,8 +26,8 @@ from ensue.tasks.contract.chunks import check_read, most_read
 from ensue.tasks.contract.data_set import DataSet, Split
 from ensue.tasks.contract.model import check_same_shape, fill, pairs_of
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
+from ensue.tasks.frames import FramesRecipe
 from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
-from ensue.tasks.frames.recipe import FramesRecipe
 
 
 class Hashed(ABC):

@@ -15,7 +15,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import DamagedError
 from ensue.stored import Bounds, Stored
 from ensue.tasks.contract.model import ModelParts
-from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.tasks.frames import FramesRecipe
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+from ensue.tasks.frames import FramesRecipe
 from ensue.tasks.frames.data import check_frames
 from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
-from ensue.tasks.frames.recipe import FramesRecipe
 
 CHUNK_FRAMES, CHUNK_SERIES = 262_144, 4_096
 """The most frames and series that are held and sorted by length."""
@@ -155,14 +155,8 @@ class Answer(Protocol):
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
-class LabeledFramesPipeline(FramesPipeline, Generic[AnswerT]):
-    """The base of the pipelines of models that give labels to frames."""
-
-    def __init__(
-        self, model: Any, parts: LabeledFrameParts, *, recipe: FramesRecipe, run: str | Path | None = None
-    ) -> None:
-        super().__init__(model, parts, recipe=recipe, run=run)
-        self.labels = parts.labels
+class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
+    """The base of the pipelines that have one answer to each series."""
 
     @abstractmethod
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[AnswerT]:
@@ -179,6 +173,16 @@ class LabeledFramesPipeline(FramesPipeline, Generic[AnswerT]):
     ) -> Iterator[str]:  # fmt: skip
         for found in self.answers(self._read(location, encoding, shard), in_full=as_json):
             yield (json.dumps(found.as_json(), ensure_ascii=False) if as_json else found.line) + "\n"
+
+
+class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
+    """The base of the pipelines of models that give labels to frames."""
+
+    def __init__(
+        self, model: Any, parts: LabeledFrameParts, *, recipe: FramesRecipe, run: str | Path | None = None
+    ) -> None:
+        super().__init__(model, parts, recipe=recipe, run=run)
+        self.labels = parts.labels
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from ensue.models.frame_specification import GlimpseSpecification
 from ensue.models.specification import ONE_WAY, Directions, describe_encoder
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.tasks.frames import FramesRecipe
 
 
 class GlimpsesRecipe(FramesRecipe):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,6 @@ from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection, Section
 from ensue.metrics.scores import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
-from ensue.models.frame_specification import GlimpseSpecification
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, chunked
 from ensue.tasks.glimpses import GlimpsesRecipe
 from ensue.tasks.glimpses.task import MEANS, GlimpseParts, PlaceDraws, caption_of, check_glimpsed, read_images
@@ -88,17 +87,6 @@ WIDTH = 720
 """Pixels of the width of a drawing, at most."""
 
 
-def inspect_glimpses(
-    read: Sequence[tuple[Series, ReadSeries]], glimpses: GlimpseSpecification, facts: Mapping[str, str]
-) -> Inspection:
-    """Places in the first of the images that were read; `facts` are those of the model."""
-    views = [_view(glimpses.colors, series, found) for series, found in read[:MOST_IMAGES]]
-    more = {"images": f"the first {MOST_IMAGES}"} if len(read) > MOST_IMAGES else {}
-    sections = [Section(view.series, "tasks/glimpses/path.html", _drawing(view, glimpses.size)) for view in views]
-    title = views[0].series if len(views) == 1 else f"{len(views)} images"
-    return Inspection(title, views, {**facts, **more}, sections)
-
-
 def _view(colors: int, series: Series, found: ReadSeries) -> GlimpsesView:
     pixels = series.frames.reshape(len(series.frames), -1, colors)
     places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in found.places]
@@ -106,17 +94,13 @@ def _view(colors: int, series: Series, found: ReadSeries) -> GlimpsesView:
     return GlimpsesView(series.name, " ".join(dict.fromkeys(series.labels)), symbols, pixels)
 
 
-def _drawing(view: GlimpsesView, size: int) -> dict[str, Any]:
+def _section(view: GlimpsesView, size: int) -> Section:
     rows, columns, _ = view.pixels.shape
     zoom = max(1, min(8, WIDTH // columns))
-    return {
-        "view": view,
-        "address": data_address(view.pixels),
-        "rows": rows,
-        "columns": columns,
-        "size": size,
-        "zoom": zoom,
-    }
+    sizes = {"rows": rows, "columns": columns, "size": size, "zoom": zoom}
+    return Section(
+        view.series, "tasks/glimpses/path.html", {"view": view, "address": data_address(view.pixels), **sizes}
+    )
 
 
 MOST_SAMPLES = 10_000
@@ -191,5 +175,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         read = [(one, found) for one, found, _ in self.read(islice(series, MOST_IMAGES + 1))]
         if not read:
             raise DataError("no series in it", str(images) if is_place else "")
-        facts = {**self.facts(self.recipe.describe()), "symbols": f"{len(self.labels):,}"}
-        return inspect_glimpses(read, self.recipe.glimpses, facts)
+        table, facts = self.recipe.glimpses, self.facts(self.recipe.describe()) | {"symbols": f"{len(self.labels):,}"}
+        facts |= {"images": f"the first {MOST_IMAGES}"} if len(read) > MOST_IMAGES else {}
+        views = [_view(table.colors, one, found) for one, found in read[:MOST_IMAGES]]
+        title = views[0].series if len(views) == 1 else f"{len(views)} images"
+        return Inspection(title, views, facts, [_section(view, table.size) for view in views])

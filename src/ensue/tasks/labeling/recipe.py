@@ -15,7 +15,7 @@ from ensue.models.word_specification import (
     TagHeadSpecification,
 )
 from ensue.recipe.tables import DividedData
-from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.tasks.frames import FramesRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 if TYPE_CHECKING:
