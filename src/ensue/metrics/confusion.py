@@ -72,9 +72,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     @abstractmethod
     def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-        """Counts an item, and returns its row of numbers: of predictions that are right, and of all; of labels that are
-        found, that are right, and that are predicted.
-        """
+        """Counts an item. Its row: right and all predictions; labels found, right and predicted."""
 
     @abstractmethod
     def scores(self) -> ScoresT:

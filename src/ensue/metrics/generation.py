@@ -212,9 +212,7 @@ def scored_items(
     tokenize: str,
     nats: Sequence[tuple[float, int]] | None = None,
 ) -> ScoredItems:
-    """The scores of `texts`, of which each is an item; with `nats` also the surprisal and the number of tokens of each
-    first reference.
-    """
+    """The scores of `texts`, which are the items; with `nats` also those of each first reference and its tokens."""
     columns, rows = reference_columns(references), ItemRows()
     bleu, chrf = bleu_metric(tokenize), chrf_metric()
     counts = [metric._extract_corpus_statistics(texts, columns) for metric in (bleu, chrf)]

@@ -82,9 +82,7 @@ class LabelingTally(Tally[LabelingScores]):
         misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}),
         place: str = "",
     ) -> tuple[int, ...]:
-        """Counts one sentence, by its right and its predicted labels. Its `misaligned` spans, of which `gold` has the
-        words, are misses.
-        """
+        """Counts a sentence, by its right and its predicted labels. `misaligned` spans of `gold` are misses."""
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
         cut = misaligned.get("", ())
         self._misaligned += len(cut)

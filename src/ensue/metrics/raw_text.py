@@ -138,9 +138,7 @@ def _of_places(right: list[tuple[int, int]], said: list[tuple[int, int]]) -> Lab
 
 
 def align(right: Sequence[_Placed], said: Sequence[_Placed]) -> list[tuple[AnalyzedWord, AnalyzedWord]]:
-    """The pairs of words that stand for each other: those of the same characters, and in the place of multiword tokens
-    those of a longest common subsequence.
-    """
+    """The aligned words: of equal characters, or in a longest common subsequence where multiword tokens are."""
     regions = _regions({(word.start, word.end) for word in chain(right, said) if word.is_multiword})
     (alone, inside), (others_alone, others_inside) = (_parted(words, regions) for words in (right, said))
     pairs = [(word, others_alone[place]) for place, word in alone.items() if place in others_alone]

@@ -150,9 +150,7 @@ class ItemRows:
 
 @dataclass(frozen=True)
 class Difference:
-    """A score minus that of another model, the interval that has 95 % of the samples, and the probability of a
-    difference as large if there were none.
-    """
+    """A score minus another model's, the interval of 95 % of the samples, and p if there were no difference."""
 
     value: float
     low: float

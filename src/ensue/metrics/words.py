@@ -14,9 +14,7 @@ from ensue.metrics.scores import Scores
 
 @dataclass(frozen=True)
 class TextSimilarityScores(Scores):
-    """Pearson's r and Spearman's ρ between the cosines of `pairs` pairs of texts and the similarities that people gave
-    them.
-    """
+    """Pearson's r and Spearman's ρ between cosines of `pairs` pairs of texts and similarities that people gave them."""
 
     spearman: float
     pearson: float
@@ -56,9 +54,7 @@ class SimilarityScores(Scores):
 
 @dataclass(frozen=True)
 class AnalogyScores(Scores):
-    """How many of the `covered` questions, of which all four words have a vector, are `right`, out of `questions`; and
-    the same for each section.
-    """
+    """How many of the `covered` questions (all four words have a vector) are `right`; also by section."""
 
     in_json = ("accuracy", "right", "covered", "questions")
     right: int
@@ -81,9 +77,7 @@ class AnalogyScores(Scores):
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Spearman's rank correlation of two rows of numbers, equal ones having the mean of their ranks; 0 if one of them
-    does not vary.
-    """
+    """Spearman's rank correlation of two rows of numbers; ties have mean ranks. 0 if one row does not vary."""
     return pearson(_ranks(a), _ranks(b))
 
 

@@ -141,9 +141,7 @@ def complete_checkpoints(directory: Path) -> list[Path]:
 
 
 def _remove(checkpoint: Path) -> None:
-    """Removes a checkpoint. It is renamed first, so a process that is killed meanwhile leaves no
-    incomplete checkpoint.
-    """
+    """Removes a checkpoint. It is renamed first, so that a kill leaves no incomplete checkpoint."""
     doomed = checkpoint.with_name(f".{checkpoint.name}.old")
     shutil.rmtree(doomed, ignore_errors=True)
     checkpoint.rename(doomed)

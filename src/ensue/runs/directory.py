@@ -79,9 +79,7 @@ class RunDirectory:
         return next((name for name in names if name not in ours | {".lock"} and not name.endswith(".partial")), "")
 
     def _is_ours(self) -> bool:
-        """Whether config.json is that of a run, since other programs have such a file too. A damaged one counts as a
-        run's.
-        """
+        """Whether config.json is that of a run: other programs have such a file too. A damaged one counts."""
         try:
             config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG))
         except (ParseError, OSError):
@@ -169,9 +167,7 @@ class RunDirectory:
         return model.to(device).eval()
 
     def create(self, recipe: Recipe, *, files: Mapping[str, Any], config: dict[str, Any]) -> None:
-        """Writes the files that are known before the first step. config.json comes last and makes
-        the directory a run.
-        """
+        """Writes the files that are known before the first step; config.json, which makes it a run, comes last."""
         content = {
             "format_version": FORMAT_VERSION,
             "ensue": VERSION,
@@ -206,9 +202,7 @@ class RunDirectory:
         self.manifest.replace({self.weights.name: partial})
 
     def clear(self) -> None:
-        """Removes the files of the run and nothing else. config.json goes first, so an incomplete run does not count as
-        one.
-        """
+        """Removes the files of the run alone. config.json goes first: an incomplete run does not count as one."""
         (self.path / "config.json").unlink(missing_ok=True)
         for path in (self.path / name for name in file_names()):
             path.unlink(missing_ok=True)
@@ -224,9 +218,7 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps other processes from training here for the duration of a `with` block. The lock
-        ends with its process.
-        """
+        """Keeps other processes from training here during a `with` block. The lock ends with its process."""
         lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)

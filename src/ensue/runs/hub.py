@@ -30,9 +30,7 @@ DEEPEST = 8
 
 
 def local_run(path: str | Path) -> Path:
-    """The directory of a run: the path itself, or where the files of `hf:NAME` are kept. Raises RunError for a run of
-    the hub that is not there as a whole.
-    """
+    """The directory of a run, or of the files of `hf:NAME`. Raises RunError for a run that the hub has not whole."""
     if (repository := Repository.parse(path)) is None:
         return Path(path)
     folder = repository.file(MANIFEST, most=MAX_MANIFEST).parent

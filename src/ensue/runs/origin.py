@@ -25,9 +25,7 @@ from ensue.runs.weights import flush, partial_of
 
 @dataclass(frozen=True)
 class Origin:
-    """A run from which another one begins: the directory to read, the path in the recipe, and the checksum of the
-    weights.
-    """
+    """A run from which another begins: the directory to read, its path in the recipe, the checksum of its weights."""
 
     run: RunDirectory
     path: str
@@ -52,9 +50,7 @@ def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
 
 
 def origins_in(run: RunDirectory) -> list[Origin]:
-    """The origins inside of a run, among them all that its recipe names. Raises RunError for one that is missing or
-    altered.
-    """
+    """The origins inside of a run. Raises RunError if one that its recipe names is missing or altered."""
     found, entries = [], run.config.get("origins", [])
     if missing := {*run.recipe.origins} - {entry["path"] for entry in entries}:
         raise DamagedError(

@@ -79,9 +79,7 @@ class Entry(Content):
 
 
 class ManifestContent(Content):
-    """`manifest.json`. `coming` are the new entries of files that are being replaced, `log` is that
-    of `metrics.jsonl`.
-    """
+    """`manifest.json`. `coming`: new entries of files that are being replaced; `log`: that of `metrics.jsonl`."""
 
     files: dict[str, Entry]
     coming: dict[str, Entry] = {}

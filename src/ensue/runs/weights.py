@@ -30,9 +30,7 @@ NAMES = {
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Writes tensors to a file that is complete or absent. For tensors that several processes have in parts, the others
-    call `serialized`.
-    """
+    """Writes tensors to a file, completely or not at all. Other processes that hold shards call `serialized`."""
     with written_beside(path) as partial:
         _write(partial, serialized(tensors, metadata))
 
@@ -86,9 +84,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to. At the end it is flushed and renamed to `path`; if writing fails, it is
-    removed.
-    """
+    """A file beside `path` to write to. At the end it is flushed and renamed; if writing fails, it is removed."""
     partial = partial_of(path)
     try:
         yield partial
@@ -106,9 +102,7 @@ def partial_of(path: Path) -> Path:
 
 
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copies the tensors of `path` into the parameters of the same names, of each what this process holds. Raises
-    RunError if a name or shape differs.
-    """
+    """Copies this process's shards of tensors of `path`. Raises RunError if a name, shape or type differs."""
     parameters = dict(model.named_parameters())
     if parameters.keys() != tensors.keys():
         wrong = sorted(parameters.keys() ^ tensors.keys())[0]
@@ -125,9 +119,7 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path)
 
 @contextmanager
 def disk_errors_told(run: Path, message: Callable[[], str]) -> Iterator[None]:
-    """Turns a full disk into a TrainingError with `message`, and any other error of the system in `run` into a
-    RunError.
-    """
+    """Turns a full disk into a TrainingError with `message`, and other system errors in `run` into a RunError."""
     try:
         yield
     except OSError as error:

@@ -62,9 +62,7 @@ class Gradients:
         """The gradients that processes add up on a CPU. It is kept, since a heap would find no place for it anew."""
 
     def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
-        """Sets the gradients of the batch's mean loss. `state` has the rows that are here (`own_rows`). Raises
-        OutOfMemory.
-        """
+        """Sets the gradients of the batch's mean loss. `state` has the local rows (`own_rows`). Raises OutOfMemory."""
         compute = self._exactly if self.ranks.exact else self._in_parts
         after, summed, failed = None, None, False
         try:
@@ -207,9 +205,7 @@ class Gradients:
         return [a or b for a, b in zip(now, self.taken, strict=True)] if self.taken else now
 
     def _taken(self, into: Tensor | None = None) -> Tensor:
-        """All gradients, and the loss behind them, as one vector (`into`, if it has the size). From then on there are
-        none.
-        """
+        """Moves all gradients, and the loss behind them, into one vector (`into`, if it has the size)."""
         self.taken = self._known()
         found = []
         for parameter in self._trained():
@@ -252,9 +248,7 @@ def _tree(leaf: Callable[[int], Tensor], first: int, last: int) -> Tensor:
 
 
 def seed_generators(device: torch.device, seed: int) -> None:
-    """Seeds the generators of the CPU and of `device` alone; torch.manual_seed would also set up
-    those of other GPUs.
-    """
+    """Seeds the generators of the CPU and of `device`; torch.manual_seed would also set up other GPUs."""
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(seed)

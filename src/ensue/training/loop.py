@@ -223,9 +223,7 @@ class Trainer:
             )
 
     def validate(self) -> None:
-        """Scores the validation data. The weights are the best so far if their score is, or if there are no such data.
-        The checkpoint that follows keeps them.
-        """
+        """Scores the validation data; the weights are the best so far if their score is, or if there are no data."""
         self._check_weights()
         self._check_loss()
         judged = self.computed.whole(self.model if self.averaged is None else self.averaged)
@@ -315,16 +313,12 @@ class Trainer:
         return math.floor(self._share() * times + 1e-9) > math.floor(before * times + 1e-9)
 
     def _check_weights(self) -> None:
-        """Raises TrainingError for weights that are not finite, which the last step may have left without a loss that
-        shows it.
-        """
+        """Raises TrainingError for weights that are not finite, which the last step may have left without a sign."""
         if not all(_is_finite(parameter.detach()) for _, parameter in self._trained()):
             raise TrainingError(self._not_finite(self.progress.step - 1, "the weights are not finite"))
 
     def _check_loss(self) -> None:
-        """Raises TrainingError for a loss that is not finite, which finite weights can give. Labels and scores would
-        not show it.
-        """
+        """Raises TrainingError for a loss that is not finite, which finite weights can give and scores may hide."""
         batch = self.task.unread(self.progress.step - 1, self.device)  # for which there was room
         parts = self.progress.parts * self.ranks.pieces
         self.model.train()
@@ -337,9 +331,7 @@ class Trainer:
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
     def _not_finite(self, step: int, what: str) -> str:
-        """The message for `what` is not finite: step and batch, the first parameter concerned, and
-        what has been saved.
-        """
+        """The message for `what` is not finite: step, batch, the first parameter concerned, what was saved."""
         parameters = list(self._trained())
         values = [name for name, p in parameters if not _is_finite(p.detach())]
         gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]

@@ -151,9 +151,7 @@ class Budget:
 
 
 def learning_rate(recipe: TrainRecipe, progress: float) -> float:
-    """The learning rate at `progress`: a linear warm-up over the share `warmup` of the budget, then the schedule's
-    fall.
-    """
+    """The learning rate at `progress`: a linear warm-up over the share `warmup`, then the schedule's fall."""
     if progress < recipe.warmup:
         return recipe.learning_rate * progress / recipe.warmup
     if recipe.schedule == "inverse-sqrt":

@@ -242,9 +242,7 @@ class Processes(Ranks):
 
 @contextmanager
 def joined(*, timeout: float = TIMEOUT) -> Iterator[Ranks]:
-    """Meets the other processes for the duration of a `with` block, if torchrun has started several. Raises what goes
-    wrong in one of them, and SilentError in the others.
-    """
+    """Meets the processes that torchrun started. Raises one's error there, and SilentError in the others."""
     if ranks().size > 1 or _number("WORLD_SIZE", 1) == 1:
         yield ranks()
         return

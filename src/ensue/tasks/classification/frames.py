@@ -68,9 +68,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
     recipe: FrameClassificationRecipe
 
     def predict(self, texts: Iterable[Any]) -> list[ClassifiedSeries]:
-        """The labels of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a sound at the
-        rate of the training data.
-        """
+        """The labels of each series: an array (T, d), one of `source`, or samples (n,) at the training data's rate."""
         return Answers(self.answers(self._given(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
@@ -87,9 +85,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
                 yield LabelsOfSeries(one, self.labels.chosen(shares, at_least=self.at_least), shares)
 
     def inspect(self, series: Any) -> Inspection:
-        """Look into the model with a series, as numbers and as a page. `series` is the path of a file that has
-        one, or as for `predict`.
-        """
+        """Look into the model with a series, as numbers and as a page: the path of its file, or as for `predict`."""
         shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
         head = " + ".join(self.recipe.head.pooling)
         return inspect_series(self.model, shown, self.labels, facts | {"head": head})

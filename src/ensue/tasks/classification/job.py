@@ -101,9 +101,7 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
             model.start_from_shares(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """Sets the temperature of probabilities, and the threshold for several labels, by the validation data, and
-        scores these with them.
-        """
+        """Sets temperature and threshold by the validation data, and scores these data with them."""
         valid, labels = self.task.valid, self.parts.labels
         if valid is None:
             return

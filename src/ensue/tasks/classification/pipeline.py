@@ -119,9 +119,7 @@ ReadDocument = tuple[Document, list[list[str]]]
 
 
 class LabelsOfDocument(NamedTuple):
-    """A document as it was read, its labels, the probabilities of all labels (K,), and whether the training data have
-    a word of it.
-    """
+    """A document, its labels, all probabilities (K,), and whether the training data have a word of it."""
 
     document: Document
     labels: tuple[str, ...]
@@ -230,9 +228,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         return document_source(data, location, like=layout, is_labeled=is_labeled, labels=self.labels.names)
 
     def evaluate(self, location: Location, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
-        """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
-        one.
-        """
+        """The scores on a file of labeled texts. Raises DataError for several labels if the model gives one."""
         return tally_of(self.labels).scores_of(self._judged(location, format, encoding))
 
     def scored_items(self, location: Location, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:

@@ -63,9 +63,7 @@ class Labeled(Protocol):
 
 
 class ClassifiedTexts(NamedTuple):
-    """Texts with the labels of their file; `texts` has one entry, or two for pairs. `subwords` are for layers that read
-    these.
-    """
+    """Texts (one, or two for pairs) with their labels. `subwords` are for layers that read subwords."""
 
     texts: tuple[EncodedTexts, ...]
     labels: Texts
@@ -112,9 +110,7 @@ class ClassifiedFrames(NamedTuple):
 
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
-    """Classification in batches of texts or series of similar length; judged by accuracy, or by micro F1 if there are
-    several labels.
-    """
+    """Classification in batches of similar length; judged by accuracy, or by micro F1 with several labels."""
 
     def __init__(
         self,
@@ -251,9 +247,7 @@ def score_classifier(
 def with_best_threshold(
     labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32], temperature: float = 1.0
 ) -> Classes:
-    """The labels with the threshold that has the best micro F1 on these texts, if a text may have several labels; and
-    with the temperature of the probabilities.
-    """
+    """The labels with this temperature, and for several labels a text with the threshold of the best micro F1."""
     threshold = best_threshold(labels.matrix(gold), probabilities) if labels.multiple else labels.threshold
     return Classes(labels.names, multiple=labels.multiple, threshold=threshold, temperature=temperature)
 

@@ -39,9 +39,7 @@ def document_source(
 
 
 def check_document(document: Document, num_texts: int, *, multiple: bool) -> None:
-    """Raises DataError if a document has another number of texts than `num_texts`, or several labels without
-    `multiple`.
-    """
+    """Raises DataError for another number of texts than `num_texts`, or several labels without `multiple`."""
     place = (document.path or None, document.line or None)
     if len(document.texts) != num_texts:
         expected = "pairs of texts" if num_texts == 2 else "single texts"

@@ -159,17 +159,13 @@ def key_of(table: DataRecipe) -> list[Any]:
 
 
 def fingerprints(table: DataRecipe) -> dict[str, str]:
-    """The digests of the files with validation and test data, and with a teacher's answers, by their keys in the table
-    `[data]`.
-    """
+    """The digests of the files of validation data, test data and a teacher, by their keys in `[data]`."""
     paths = {"valid": table.valid, "test": table.test, "teacher": getattr(table, "teacher", "")}
     return {key: digest_of(named(path)) for key, path in paths.items() if path}
 
 
 def fingerprints_of(job: Job[Any]) -> dict[str, str]:
-    """The digests of a job's data, by their keys in the table `[data]`: of their bytes, and behind "+" of the labels
-    that stand in names of files and folders.
-    """
+    """The digests of a job's data, by their keys in `[data]`: of bytes, and behind "+" of labels in file names."""
     data = job.recipe.data
     digests = {"train": job.fingerprint, **fingerprints(data)}
     names = {key: json.dumps(job.labels_in_names(getattr(data, key))) for key in digests}

@@ -28,9 +28,7 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class Job(ABC, Generic[ModelT]):
-    """The job of a recipe; for a run that is resumed also of its run directory. Raises DataError for data that cannot
-    be used.
-    """
+    """The job of a recipe, or of a run that is resumed. Raises DataError for data that cannot be used."""
 
     unit: ClassVar[str]
     """The unit of a prediction: tokens, words or texts."""

@@ -45,9 +45,7 @@ class ModelParts(ABC):
 
     @abstractmethod
     def build(self, recipe: Any) -> nn.Module:
-        """The model of a recipe, with weights drawn from torch's global generator. Raises ValueError for sizes that do
-        not fit.
-        """
+        """The model, with weights drawn from torch's global generator. Raises ValueError for sizes that do not fit."""
 
 
 def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> None:

@@ -103,9 +103,7 @@ class Pipeline(Shown, ABC):
         return ""
 
     def lacking(self, *, least: int = 0) -> str:
-        """A line about what the texts so far have that the model does not know; "" if it is little, or before `least`
-        words.
-        """
+        """What the texts so far have that the model does not know; "" if little, or before `least` words."""
         return ""
 
     def _pieces(self) -> list[Section]:

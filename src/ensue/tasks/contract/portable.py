@@ -83,9 +83,7 @@ def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
 
 
 def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
-    """The state of the form `like` with these leaves. Of `count` rows as many read each text, in order; without it each
-    has its own.
-    """
+    """The state of the form `like` with these leaves. With `count` rows, equally many read each text, in order."""
     names = iter([name for name, _, _ in _leaves(like, "state", None)])
 
     def given(leaf: Tensor) -> Tensor:

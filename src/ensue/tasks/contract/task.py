@@ -171,9 +171,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """The scores on the validation data; None if there are none."""
 
     def selection(self, scores: Scores) -> float:
-        """The number that chooses the best weights: the lowest one is the best. NaN for a score that JSON does not
-        have.
-        """
+        """The number that chooses the best weights: the lowest is best. NaN for a score that JSON lacks."""
         value: float | None = scores.as_json()[self.judged_by]
         return math.nan if value is None else value if self.less_is_better else -value
 

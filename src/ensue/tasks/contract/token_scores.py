@@ -80,9 +80,7 @@ class Scorer(Protocol):
 
 
 def score_lines(scorer: Scorer, path: str, encoding: str, *, as_json: bool) -> Iterator[str]:
-    """A line for each token of a text ("-": stdin), or a JSON object: its nats, and the token as a JSON string. An
-    unknown token has a third column, which is the text.
-    """
+    """A line (or JSON object) for each token of a text: nats, the token as JSON, the text of an unknown one."""
     chunks = stream_text(path, encoding) if is_stream(path) else TextSource(path, encoding=encoding).chunks()
     for score in scorer.score_stream(chunks):
         if as_json:
@@ -98,9 +96,7 @@ BLOCK_TOKENS = 64
 
 
 def pieces(chunks: Iterable[str]) -> Iterator[str]:
-    """A text in pieces of about 400 characters, cut where no tokenizer makes a token across. They depend on the text
-    alone, so they are the same for every model.
-    """
+    """Pieces of about 400 characters, cut where no tokenizer makes a token across; the same for every model."""
     for chunk in chunks:
         start = 0
         while start < len(chunk):

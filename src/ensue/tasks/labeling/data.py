@@ -57,9 +57,7 @@ class WordLabels(Sequence[list[Any]]):
 
 
 class Sentences(Columns):
-    """The sentences of a file: words, labels, other columns that the model reads, and whether a sentence is in the
-    passage of the sentence before.
-    """
+    """The sentences of a file: words, labels, other columns, and whether each goes on with the passage before it."""
 
     @classmethod
     def none(cls, labels: Sequence[str], columns: Sequence[str]) -> Self:
@@ -182,9 +180,7 @@ class ReadSentences:
 
 
 def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
-    """Sentences in lists of those that are read together, in training and in use. Raises DataError for one that is too
-    long.
-    """
+    """Lists of sentences that are read together, in training and in use. Raises DataError for one that is too long."""
 
     def checked(sentence: Sentence) -> Sentence:
         recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)

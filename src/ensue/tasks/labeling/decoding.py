@@ -79,9 +79,7 @@ class Passages:
 
 
 class LabeledTexts(NamedTuple):
-    """Sentences with the labels of their file. The rows of `texts` are the passages, as are those of `subwords` for
-    layers that read these.
-    """
+    """Sentences with the labels of their file. The rows of `texts` and of `subwords` are the passages."""
 
     texts: EncodedTexts
     passages: Passages
@@ -180,9 +178,7 @@ def tag_rows(
     *,
     with_posteriors: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-    """The tags (T,) of each sentence in order, and if asked for the probabilities of all paths, from the emissions of
-    some passages, those of similar length together.
-    """
+    """The tags (T,) of each sentence in order, and if asked all paths' probabilities, from passages' emissions."""
     device = device_of(model)
     num_sentences, words = len(passages.sentences), passages.words
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences

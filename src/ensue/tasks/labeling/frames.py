@@ -40,9 +40,7 @@ from ensue.text.schemes import spans
 
 
 class FrameSpan(NamedTuple):
-    """A span of the class `label`: the frames from `start` up to `end`, which is not included, and the probability of
-    this class, start and end.
-    """
+    """A span of the class `label`: frames from `start` to before `end`, and the probability of this span."""
 
     label: str
     start: int
@@ -52,9 +50,7 @@ class FrameSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedSeries(Shown):
-    """A series, by its name, with the label of each frame, and if asked for their probabilities, and the spans that the
-    labels write.
-    """
+    """A series, by its name, with the label of each frame; if asked for, their probabilities, and the spans."""
 
     series: str
     labels: tuple[str, ...]
@@ -104,9 +100,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
                 yield one, TaggedSeries(one.name, tuple(labels), tuple(sure.labels), tuple(found))
 
     def inspect(self, series: Any) -> Inspection:
-        """Look into the model with a series, as numbers and as a page: scores, paths, probabilities. `series` is
-        the path of a file that has one, or as for `predict`.
-        """
+        """Look into the model with a series (a file's path, or as for `predict`), as numbers and as a page."""
         shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
         return inspect_series(self.model, shown, self.labels, facts | {"head": self.recipe.head.kind})
 

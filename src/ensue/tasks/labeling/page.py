@@ -59,9 +59,7 @@ def _labeled(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
 
 
 def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:
-    """All sections. `text` has the labels of the training data's scheme; `has_spans` tells whether the tags write
-    spans.
-    """
+    """All sections. `text` has labels in the training data's scheme; with `has_spans` the tags write spans."""
     columns = WordColumns(view.words[:MOST_WORDS])
     sections = [
         Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(text, colors)}),
@@ -87,9 +85,7 @@ def path_sections(
 
 
 def drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
-    """The tags to draw: those of the path, then those that are most probable at a word. Tags of a
-    class stay together.
-    """
+    """The tags to draw: those of the path, then the most probable ones. Tags of a class stay together."""
     wanted = list(dict.fromkeys(view.path[:num_words].tolist()))
     by_share = np.argsort(-view.marginals[:num_words].max(0), kind="stable").tolist()
     wanted += [tag for tag in by_share if tag not in wanted][: max(0, MOST_TAGS - len(wanted))]
@@ -156,9 +152,7 @@ def _used(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
 
 
 def _paths(view: TagsView, names: Sequence[str]) -> list[tuple[TagPath, list[tuple[int, str, str, str]], int]]:
-    """The best paths, each with the words at which it differs from the best one, and how many more there are: the
-    place, the word, the best path's tag, and this one's.
-    """
+    """The best paths, each with its first differences from the best one (place, word, both tags), and how many more."""
     found, best = [], view.paths[0].tags
     for path in view.paths:
         places = np.flatnonzero(path.tags != best).tolist()
@@ -206,9 +200,7 @@ def letters_section(view: TaggerView) -> Section:
 
 
 def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
-    """Words with their labels below them, in lines of the terminal's width; spans that overlap have a line for each
-    class, and for each further layer of one.
-    """
+    """Words with their labels below, as wide as the terminal; overlapping spans have a line for each layer."""
     console = Console(highlight=False)
     room = width or console.width
     rows = [tagged.labels]

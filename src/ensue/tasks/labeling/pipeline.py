@@ -275,9 +275,7 @@ class LabelingPipeline(WordPipeline):
         return "; ".join(parts)
 
     def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
-        """A text as a `Sentence`. A string is cut into words by the format `plain`; a list of words
-        is taken as it is.
-        """
+        """A text as a `Sentence`: a string is cut into words by the format `plain`, a list of words is not."""
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")

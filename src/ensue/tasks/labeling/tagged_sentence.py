@@ -48,9 +48,7 @@ class Confidence(NamedTuple):
 
 
 def _nested_spans(labels: NestedLabels, said: Sequence[str], posterior: Posterior) -> list[float]:
-    """The probability of each span: that at least one layer of its class has it. Layers are independent of each
-    other.
-    """
+    """The probability of each span: that one of its class's layers, which are independent, has it."""
     found = labels.spans(said)
     missed = np.ones(len(found))
     for part, own in zip(labels.learned, posterior.parts, strict=True):
@@ -238,7 +236,5 @@ def _rounded(share: float | None) -> float:
 
 
 def listed_paths(tagged: TaggedSentence) -> str:
-    """The best paths, a line for each: its probability, a tab, and the sentence with its labels. An empty line ends
-    them.
-    """
+    """The best paths, a line for each (probability, tab, labeled sentence), and an empty line."""
     return "".join(f"{path.probability:.4f}\t{path!r}\n" for path in tagged.paths) + "\n"

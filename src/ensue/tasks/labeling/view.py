@@ -27,9 +27,7 @@ CALL_WORDS = 8_192
 
 
 class TagPath(NamedTuple):
-    """A path through a sentence: its tags (T,), its score, the part of the score that comes from the words, its
-    probability.
-    """
+    """A path through a sentence: its tags (T,), its score, the words' part of the score, its probability."""
 
     tags: NDArray[np.int64]
     score: float
@@ -82,9 +80,7 @@ class TaggerView(TagsView):
 
 @torch.inference_mode()
 def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_words: int) -> TaggerView:
-    """The view of a sentence. Effects are computed for the first `num_words` words, or for as many as the budget
-    allows.
-    """
+    """The view of a sentence, with effects for the first `num_words` words, or as many as the budget allows."""
     x, keys, subwords = read.reading()
     emissions = model.emissions(x, keys, None, subwords)
     whole = view_tags(model, x, emissions, tags)

@@ -45,9 +45,7 @@ class LanguageBatch(Batch):
 
 
 class LanguageModeling(Task[LanguageModel, LanguageBatch]):
-    """Language modeling on segments of a stream, with carried state, or on shuffled blocks; judged
-    by nats per token.
-    """
+    """Segments of a stream with carried state, or shuffled blocks; judged by nats per token."""
 
     judged_by = "nats_per_token"
     less_is_better = True
@@ -88,9 +86,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return model.init_state(self.batches.batch_size)
 
     def carried(self, model: LanguageModel, batch: UnreadBatch[LanguageBatch], state: State) -> State:
-        """The state for the next segment: None at the start of a stream, and a new one in rows that are reset at
-        random.
-        """
+        """The state for the next segment: None where a stream begins, new in rows that are reset at random."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:

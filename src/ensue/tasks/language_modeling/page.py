@@ -178,9 +178,7 @@ def _kinds(found: Explanation) -> dict[str, NDArray[np.float64]]:
 
 
 def _placed(place: int, values: NDArray[np.float64]) -> list[float | None]:
-    """The values of the tokens before a place, as far as the page shows tokens; None for the others, and for what is no
-    number.
-    """
+    """The values of the shown tokens before a place; None for other tokens, and for what is no number."""
     behind = max(0, min(place, MOST_SHOWN) - (place - len(values)))
     kept = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:behind].tolist()]
     return [*[None] * min(place - len(values), MOST_SHOWN), *kept]

@@ -195,9 +195,7 @@ def score(
     progress: Callable[[int], None] | None = None,
     collect: Callable[[MaskedBatch, MaskedNats], object] = lambda batch, found: None,
 ) -> MaskedScores:
-    """The scores of all examples of the first epoch, of a text with so many tokens. `collect` is given each batch with
-    what was found in it.
-    """
+    """The scores of the first epoch's examples. `collect` is given each batch with its nats."""
     size = max(1, SCORED_TOKENS // examples.longest)
 
     def scored(first: int) -> tuple[float, ...]:

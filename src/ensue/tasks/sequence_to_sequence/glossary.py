@@ -91,9 +91,7 @@ def standing(words: str, *, any_case: bool = False) -> re.Pattern[str]:
 
 
 class Glossary:
-    """Terms in the tokens of a model. Raises DataError for a line that is none, and for a text that the model has no
-    tokens for.
-    """
+    """Terms in a model's tokens. Raises DataError for a line that is no term, and for text without tokens."""
 
     def __init__(self, terms: Iterable[Term], target: TokenizerWithSpecials) -> None:
         self.index([_encoded(term, target) for term in terms])
@@ -123,9 +121,7 @@ class Glossary:
         return [self.terms[number] for number in numbers if self.terms[number].is_for(texts)]
 
     def demands(self, texts: Sequence[str], search: BeamSearch, *, limit: int, most: int) -> Demands:
-        """The demands on the output for a source, whose usual limit is `limit` tokens, and `most` at all events. Raises
-        EnsueError for what cannot be met.
-        """
+        """The demands on an output of usually `limit`, never over `most` tokens. Raises EnsueError if unmeetable."""
         check_interrupted()
         terms = self.terms_for(texts)
         required = [term for term in terms if not term.is_forbidden]
@@ -152,9 +148,7 @@ class Demands:
     """The demands on one output: its terms, and the phrases by which the search keeps to them."""
 
     def __init__(self, terms: Sequence[Term], limit: int, most: int, *, parts_words: bool) -> None:
-        """`limit` is the usual limit of tokens, `most` the highest one. `parts_words` says that a word has a token for
-        each character, which stand in other words, too.
-        """
+        """`limit` is the usual, `most` the highest limit. With `parts_words` tokens are characters, in any word."""
         self.terms, self.usual, self.most, self.parts_words = terms, limit, most, parts_words
         self.required: tuple[Phrase, ...] = ()
         self.forbidden = set[Phrase]()
@@ -188,9 +182,7 @@ class Demands:
         return sorted(found, key=order)
 
     def learn(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
-        """Takes up what a search needs so that its `n_best` hypotheses are as demanded, from all that it found. Returns
-        whether there is something new.
-        """
+        """Learns from what was found so that the next `n_best` are as demanded; returns whether anything is new."""
         before = self.required, len(self.forbidden), self.widening
         if not self.required:  # as the model writes
             self.rate = found[0].log_probability / (len(found[0].ids) + 1)
@@ -205,9 +197,7 @@ class Demands:
         return (self.required, len(self.forbidden), self.widening) != before
 
     def _require(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
-        """Requires the tokens of a term; where they are a part of a longer word, this is forbidden. `ends` are those of
-        `text_ends`.
-        """
+        """Requires a term's tokens, and forbids longer words with them. `ends` are those of `text_ends`."""
         if term.ids not in self.required:
             self.required += (term.ids,)
             self.forbidden = {phrase for phrase in self.forbidden if not self._is_part(phrase)}

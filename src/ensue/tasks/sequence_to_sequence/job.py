@@ -135,9 +135,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         return Split(train, valid, split.valid_from, test, split.notes, facts)
 
     def _ids(self, pairs: Iterable[Pair], most: int = 0) -> Columns:
-        """The ids of each source with each of its targets that has at most `most` tokens (0: with each), and the words
-        of the sources if they are needed.
-        """
+        """The ids of each source and target of at most `most` tokens (0: any), and sources' words if needed."""
         sources, targets, words = RaggedRows(), RaggedRows(), Texts()
         for pair in pairs:
             source, outputs = self.parts.coder.encode(pair.sources, pair.targets)

@@ -66,9 +66,7 @@ class Marked(NamedTuple):
     root: Node
 
     def with_output(self, output: str, links: Sequence[int | None]) -> str:
-        """An output with the markup. `links` has for each unit of the output (`units_of`) the number of the unit of
-        the source that it belongs to, or None.
-        """
+        """An output with the markup. `links`: for each of its units (`units_of`) the source's unit, or None."""
         if not self.units:
             return self.text
         if not (spans := units_of(output)):
@@ -189,9 +187,7 @@ class _Output:
                 place += 1
 
     def _areas(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
-        """The units of each child that has some, those with the fewest first: the run with most of its own and fewest
-        of others.
-        """
+        """The units of each child, the smallest child first: the run with most of its own and fewest others."""
         areas: dict[int, tuple[Node, Span]] = {}
         children = [child for child in parent.children if child.first < child.last]
         taken = set[int]()

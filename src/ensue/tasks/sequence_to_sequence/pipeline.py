@@ -131,9 +131,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     def predict(
         self, texts: Iterable[str | Sequence[str]], *, glossary: GlossaryLike | None = None, keep_markup: bool = False
     ) -> list[Output]:
-        """The output for each source: a text, or the texts of its columns. `glossary` is that of `with_glossary`, and
-        `keep_markup` is `with_markup`.
-        """
+        """The output for each source, a text or the texts of its columns, as `with_glossary` and `with_markup`."""
         if glossary is not None:
             return self.with_glossary(glossary).predict(texts, keep_markup=keep_markup)
         if keep_markup:

@@ -36,9 +36,7 @@ ROWS, TOKENS = 32, 4_096
 
 
 def alignment_tap(model: nn.Module) -> str | None:
-    """The weights that show what a model looks at: those of a head that copies, or of the last layer that attends to
-    the source; None if nothing does.
-    """
+    """The tap of what a model looks at: a copying head, else the last layer that attends to the source; or None."""
     copying = [f"{name}.weights" for name, part in model.named_modules() if isinstance(part, CopyingHead)]
     return next(reversed([*attention_taps(model), *copying]), None)
 
@@ -89,9 +87,7 @@ class Alignment(NamedTuple):
 
 
 class Copying(NamedTuple):
-    """The copying of a head: weights (T, S), the probability (T,) of generating, and the share (T,) of each token's
-    probability that comes from copying.
-    """
+    """A head's copying: weights (T, S), the probability (T,) of generating, copying's share (T,) of each token."""
 
     weights: NDArray[np.float32]
     generates: NDArray[np.float64]
@@ -149,9 +145,7 @@ def output_parts(
     begin_id: int,
     symbol: Callable[[int], str],
 ) -> tuple[dict[str, Any], Seen]:
-    """The fields of an `OutputView` of the output `ids` for the only one of `sources`, which is written token by token,
-    as a search does; and what is seen in the decoder.
-    """
+    """The fields of an `OutputView` of `ids`, written token by token for the only source; and what is seen."""
     stepper, state = begin(models, sources, np.array([0]))
     seen = _written(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
     scores = seen.log_probabilities
@@ -169,9 +163,7 @@ def output_parts(
 
 
 class Seen(NamedTuple):
-    """Values of a decoder while it writes: log-probabilities (T, V), attention, the weights of copying, and the gate
-    β (T,) on what is attended to.
-    """
+    """A decoder while it writes: log-probabilities (T, V), attention, weights of copying, gate β (T,) on attention."""
 
     log_probabilities: Tensor
     alignments: list[Alignment]

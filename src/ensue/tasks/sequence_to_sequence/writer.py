@@ -93,9 +93,7 @@ class Writer(Predictor, Generic[ItemT]):
         return self.target.decode(ids)
 
     def with_search(self, **changes: Unpack[SearchOptions]) -> Self:
-        """This model with another search, by the names of `ensue.decode.search.BeamSearch`. Raises EnsueError for
-        others.
-        """
+        """A copy with another search, by the names of `BeamSearch`. Raises EnsueError for other names."""
         names = [field.name for field in fields(self.search)]
         for name in changes.keys() - names:
             raise EnsueError(f'a search has no "{name}"; expected one of {", ".join(names)}')

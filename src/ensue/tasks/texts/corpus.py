@@ -144,9 +144,7 @@ def training_source(data: DataRecipe) -> TextSource:
 
 
 def training_characters(characters: int, data: CorpusRecipe, begun: RunDirectory | None = None) -> int | None:
-    """How many characters are for training, if the rest is for validation; None for all. The rest is no more than is
-    scored.
-    """
+    """How many characters are for training; None for all. The rest, for validation, is no more than is scored."""
     if not data.valid_fraction:
         return None
     least = int(characters * (1 - data.valid_fraction))

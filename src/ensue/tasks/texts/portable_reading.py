@@ -67,9 +67,7 @@ class PortableReading(ABC):
         return f"{self.prefix}tokenizer.json"
 
     def inputs(self, suffixes: Sequence[str], *, time: str = "time") -> dict[str, TensorForm]:
-        """The inputs of a graph, for texts with these suffixes of names: one, or the two of a pair. `time` is the word
-        for the number of their words.
-        """
+        """The inputs of a graph for texts with these suffixes; `time` is the word for their number of words."""
         found = self.window_inputs()
         for suffix, length in self._texts(suffixes, time):
             sizes = ("batch", length, f"{self.prefix}pieces{suffix}")

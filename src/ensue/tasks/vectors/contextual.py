@@ -124,9 +124,7 @@ class ContextualPipeline(Pipeline):
         """How the layers of `layers_of_words` are read elsewhere."""
 
     def senses(self, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
-        """The senses of a word. An example has the words of a sentence, the place of the word among them (from 0), and
-        its sense. `nearest` of the result finds the senses of other uses.
-        """
+        """The senses of a word from examples: a sentence's words, the word's place (from 0), its sense."""
         return Senses(self, [LabeledUse(WordUse(tuple(words), place), sense) for words, place, sense in examples])
 
     def sense_scores(self, location: str | Path) -> SenseScores:

@@ -29,9 +29,7 @@ class TextVectors(Pipeline):
         return float(cosines(*self.embed([first, second])[:, None])[0])
 
     def text_similarity(self, location: Location, *, encoding: str = "utf-8") -> TextSimilarityScores:
-        """How the cosines of pairs of texts agree with the similarities that people gave them: a file, folder or glob
-        (`data.judged_texts`).
-        """
+        """How cosines of pairs of texts (file, folder, glob) agree with people's similarities (`data.judged_texts`)."""
         location = one_location(location, "the pairs")
         return self.similarity_scores(read_judged_texts(location, encoding=encoding))
 

@@ -166,9 +166,7 @@ class WordVectorsPipeline(TextVectors):
         return f"3CosAdd over {len(self.words):,} words, on {scores.covered:,} of {scores.questions:,} questions"
 
     def export(self, path: str | Path, format: str = "word2vec", *, overwrite: bool = False) -> None:
-        """Writes the words and their vectors to a file that gensim, fastText and others read. Raises EnsueError for a
-        file that ensue did not write, unless `overwrite`.
-        """
+        """Writes a file of vectors for gensim, fastText and others; over another's file only with `overwrite`."""
         check_path("the file", path)
         if format not in FORMATS:
             raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')

@@ -63,9 +63,7 @@ def sense_coder(
     source: TextSource, tokenizer: WordTokenizer, vectors: Reals, settings: SensesTable, *, subsample: float,
     across_lines: bool, seed: int,
 ) -> SenseCoder:  # fmt: skip
-    """A coder of texts as senses of words, which are clusters of their uses in `source`; `vectors` (V, d) tell uses
-    apart.
-    """
+    """A coder of texts as senses, the clusters of words' uses in `source`; `vectors` (V, d) tell uses apart."""
     tokens = tokenize(source, tokenizer)
     size = tokenizer.vocabulary_size
     counts = sum((np.bincount(part, minlength=size) for _, part in parts_of(tokens)), np.zeros(size, np.int64))

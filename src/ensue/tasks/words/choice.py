@@ -39,9 +39,7 @@ class Candidate(NamedTuple):
 
 
 def drawn(texts: Numbers, residuals: Numbers, count: int, seed: int) -> list[int]:
-    """The rows of `count` texts (N, d) with these residuals (N, K), the first of them the one of the longest vector;
-    all rows if there are not more.
-    """
+    """The rows of `count` texts (N, d) with residuals (N, K), or of all; first that of the longest vector."""
     draw = np.random.default_rng(seed)
     norms = (texts**2).sum(1) * (residuals**2).sum(1)
     found = [int(norms.argmax())]

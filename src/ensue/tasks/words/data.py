@@ -100,9 +100,7 @@ class WordsData(DataSet[DataT], Generic[DataT]):
 
 
 class EncodedTexts:
-    """Texts as numbers. `words` are rows of numbers of `forms`; `columns` has a `Ragged` of values for each other
-    column.
-    """
+    """Texts as numbers. `words` are rows of numbers of `forms`; `columns` are the values of other columns."""
 
     def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
         self.values = texts.words.values

@@ -40,9 +40,7 @@ class LayersOfTexts(ABC):
 
     @abstractmethod
     def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
-        """The vectors of texts side by side (B, T, L, d), with zeros where there is no word, as wide as all of `among`
-        (None: of these).
-        """
+        """The texts' vectors (B, T, L, d), zeros where there is no word, as wide as all of `among` (None: texts)."""
 
     def batch(self, texts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Tensor:
         """`rows` as float32 on a device, cut."""

@@ -93,9 +93,7 @@ Parts = TypeVar("Parts", bound=WordParts)
 
 
 class Pretrained(NamedTuple):
-    """Words that have a pretrained vector, and their vectors (1 + words, d), of which row 0 is zero, for other words.
-    The last `kept` of them are not of the data.
-    """
+    """Words with pretrained vectors (1 + words, d), of which row 0 is zero; the last `kept` are not of the data."""
 
     words: Sequence[str]
     vectors: Tensor

@@ -103,9 +103,7 @@ class WordPipeline(Predictor):
         words_of: Callable[[T], list[Sequence[str]]],
         answers: Callable[[T, FormTable, Ragged], Iterator[AnswerT]],
     ) -> Iterator[AnswerT]:
-        """The answers to the texts of a part of the chunks. Words are worked out where they come first, so every part
-        reads them with the same others.
-        """
+        """The answers to a shard of the chunks. Words are computed where they come first, alike in every shard."""
         chosen = shard.chunks(chunks)
         for place, chunk in enumerate(chunks()):
             if place >= chosen.stop:
@@ -151,9 +149,7 @@ class WordPipeline(Predictor):
         return self.reader.lacking.line(least=least)
 
     def use_vectors(self, file: str | Path) -> None:
-        """Takes the vectors of words that the training data do not have from `file`, which has to be the one of
-        training.
-        """
+        """Looks up words that the training data do not have in `file`, the vectors of training."""
         self.reader.look_up(file)
 
     def read_words(

@@ -1,6 +1,4 @@
-"""Inputs of exported taggers and classifiers: word forms as numbers, where in the texts they stand, and windows of
-subwords for the layers of other runs.
-"""
+"""Inputs of exported taggers and classifiers: word forms, their places in texts, windows of subwords."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ class WithOrigins(nn.Module):
 
 
 class PortableOrigins:
-    """The inputs of a graph for the layers of other runs, and the features that it makes of them. `before` readings of
-    subwords have names already.
-    """
+    """The inputs and the features of other runs' layers. `before` readings of subwords have names already."""
 
     def __init__(self, contextual: ContextualFeatures, *, before: int = 0) -> None:
         self.contextual = contextual
@@ -107,9 +103,7 @@ class PortableWords:
 
     @property
     def inputs(self) -> dict[str, TensorForm]:
-        """The distinct words without what the model does not use; then, for each text, which of them stands where and
-        how many there are; then windows of subwords.
-        """
+        """The distinct words that the model uses; for each text their places and their number; windows of subwords."""
         found = dict(self.forms)
         for suffix in self.suffixes:
             if self.forms:

@@ -159,9 +159,7 @@ class SubwordReader:
         return windows
 
     def _body(self, parts: Sequence[Sequence[Ids]]) -> tuple[Ids, Ids, Ids, Ids, NDArray[np.float32]]:
-        """The subwords of a text, or of a pair with the sign between its two, and their segments; and of which places
-        the slots take their vectors, with weights.
-        """
+        """The subwords and segments of a text or a pair, and the places and weights from which slots take vectors."""
         none = np.zeros(0, np.int64)
         between = np.array(self.framing.between if len(parts) > 1 else (), np.int64)
         body: list[Ids] = [none]

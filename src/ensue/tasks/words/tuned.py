@@ -39,9 +39,7 @@ class Tuned:
 
     @classmethod
     def of(cls, encoder: Any, origins: Sequence[Origin]) -> Self | None:
-        """That of a table `[encoder]`; None if it has layers of its own. Raises RecipeError if the run has no such
-        layers.
-        """
+        """The run of a table `[encoder]`; None if it names none. Raises RecipeError if the run has no such layers."""
         if not isinstance(encoder, OriginEncoder):
             return None
         if not encoder.origin:
@@ -107,9 +105,7 @@ class Tuned:
 
     @torch.no_grad()
     def inherit(self, encoder: SubwordEncoder) -> dict[str, Tensor | None]:
-        """Copies the weights of the run into its layers; new rows begin at the mean. The result is for
-        `Job.inherited`, with names inside of the layers.
-        """
+        """Copies the run's weights into its layers, new rows as the mean; returns `Job.inherited`, by inner names."""
         found = {} if self.before is None else self.before.inherit(encoder)
         origin = self.origin.run.model(torch.device("cpu"))
         if self.before is not None:
