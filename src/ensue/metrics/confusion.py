@@ -86,10 +86,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     def items_of(self, answers: Iterable[tuple[Any, ...]], unit: str) -> ScoredItems:
         """The items of these scores, for a test of differences."""
-        rows = ItemRows()
-        for answer in answers:
-            rows.append(self.add(*answer))
-        return rows.scored(unit, self.item_scores)
+        return ItemRows(self.add(*answer) for answer in answers).scored(unit, self.item_scores)
 
     def _counted(
         self, right: int, size: int, correct: Collection[str], gold: Collection[str], predicted: Collection[str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
@@ -126,10 +126,12 @@ class ScoredItems:
 class ItemRows:
     """Collects the rows of items one by one. Neighbors are added up when there are too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Iterable[ArrayLike] = ()) -> None:
         self.size = 0
         self._rows: list[Numbers] = []
         self._together = 1
+        for row in rows:
+            self.append(row)
 
     def append(self, row: ArrayLike) -> None:
         """The row of the next item."""

@@ -141,11 +141,10 @@ class MetricsLog:
         """All records. An incomplete last line is skipped. Raises RunError for a line that is no record."""
         with told(self.path):
             *lines, _ = self.path.read_bytes().split(b"\n") if self.path.exists() else [b""]
-        return [self._record(line, number) for number, line in enumerate(lines, 1)]
-
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        place = Path(f"{self.path}:{number}")
-        with told(place):
-            record: dict[str, Any] = parsed(line)
-        checked(RECORD, record, place)
-        return record
+        records = []
+        for number, line in enumerate(lines, 1):
+            place = Path(f"{self.path}:{number}")
+            with told(place):
+                records.append(parsed(line))
+            checked(RECORD, records[-1], place)
+        return records

@@ -67,7 +67,10 @@ class Gradients:
         after, summed, failed = None, None, False
         try:
             seed_generators(self.device, step_seed(self.seed, step))  # a second attempt draws the same numbers
-            with drawing_for(self._rows_here(batch.rows, parts)):
+            own = None
+            if self.ranks.size > 1:
+                own = PartOfBatch(self.own_rows(batch.rows, parts).to(self.device), batch.rows)
+            with drawing_for(own):
                 before = self.task.carried(self.form, batch, state)
             if not self.model.training:  # it asks every part
                 self.model.train()
@@ -95,9 +98,6 @@ class Gradients:
     def own_rows(self, rows: int, parts: int) -> Tensor:
         """The numbers of the rows of a batch that are worked on here, in their order."""
         return torch.cat([torch.arange(rows)[own] for _, own in self._runs(rows, parts)])
-
-    def _rows_here(self, rows: int, parts: int) -> PartOfBatch | None:
-        return None if self.ranks.size == 1 else PartOfBatch(self.own_rows(rows, parts).to(self.device), rows)
 
     def _runs(self, rows: int, parts: int) -> Iterator[tuple[slice, slice]]:
         """The parts of a batch as runs of rows, and which of their rows are worked on here."""

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -87,14 +86,10 @@ class Trainer:
             raise RunError(f"{error}; or remove {newest}{before}") from None
         self.state, self.saved = self.own_state(state), self.progress.step
         if self.ranks.is_first:
-            self._wind_back(newest, best)
+            self.log.rewind(Manifest(newest).content().log)
+            if best is not None:  # a kill may have come before these were, or another checkpoint may have known better
+                self.run.publish(best)
         return True
-
-    def _wind_back(self, newest: Path, best: Path | None) -> None:
-        """Makes the log and the best weights those of a checkpoint."""
-        self.log.rewind(Manifest(newest).content().log)
-        if best is not None:  # a kill may have come before these were, or another checkpoint may have known better
-            self.run.publish(best)
 
     def train(self) -> str:
         """Trains until the budget is used; returns "finished", "stopped early" or "interrupted"."""

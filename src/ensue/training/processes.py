@@ -226,12 +226,9 @@ class Processes(Ranks):
         with suppress(RuntimeError):
             self.store.set(f"left/{self.rank}", b"yes")
             until = time.monotonic() + LAST_WORDS
-            while self.is_first and time.monotonic() < until and not self._have("left"):
+            keys = [f"left/{rank}" for rank in range(self.size)]
+            while self.is_first and time.monotonic() < until and not all(map(self._is_there, keys)):
                 time.sleep(PAUSE)
-
-    def _have(self, what: str) -> bool:
-        """Whether all processes have said this."""
-        return all(self._is_there(f"{what}/{rank}") for rank in range(self.size))
 
     def speaks(self) -> bool:
         """Whether this process is the one that tells of the failure; the first that asks."""

@@ -134,11 +134,11 @@ class Perplexity:
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
         """The nats per token, whose items are blocks of the text."""
-        rows, nats = ItemRows(), NatsOfParts.of_blocks(len(text.tokens))
+        nats = NatsOfParts.of_blocks(len(text.tokens))
         self.score(model, text, reader, collect=nats)
-        for total, words in zip(nats.totals, nats.tokens, strict=True):
-            rows.append((total, 2 * words))
-        return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
+        return ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True)).scored(
+            "blocks", {"nats_per_token": ratio(0, 1)}
+        )
 
     def protocol(self, tokens: int) -> str:
         """A sentence that says how a text of so many tokens is scored."""

@@ -103,7 +103,7 @@ class Pipeline(Shown, ABC):
         return ""
 
     def lacking(self, *, least: int = 0) -> str:
-        """What the texts so far have that the model does not know; "" if little, or before `least` words."""
+        """A line on what the model does not know of the texts so far; "" if little, or before `least` words."""
         return ""
 
     def _pieces(self) -> list[Section]:

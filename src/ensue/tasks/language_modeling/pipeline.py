@@ -275,9 +275,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = NatsOfParts(np.cumsum(counts[:, 0]))
         read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
-        rows = ItemRows()
-        for total, characters in zip(nats.totals, counts[:, 1], strict=True):
-            rows.append((total / math.log(2), characters))
+        rows = ItemRows(zip(nats.totals / math.log(2), counts[:, 1], strict=True))
         few = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so its surprisal is too low"
         return rows.scored("pieces", {"bits_per_character": ratio(0, 1)}, [few] if tokens.unknown else [])
 

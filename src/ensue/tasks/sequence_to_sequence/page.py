@@ -42,24 +42,23 @@ def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
     """All sections. `search` is how outputs are found."""
     columns = WordColumns(view.source[:MOST_ENCODER], key="s")
     encoder = encoder_sections([Seen(columns, view.traces, view.heads)])
+    sides = {
+        "has_alignment": view.alignment is not None,
+        "notes": [
+            cut(len(view.source), min(len(view.source), MOST_SOURCE), "tokens of the source"),
+            cut(len(view.output), min(len(view.output), MOST_OUTPUT), "tokens of the output"),
+        ],
+        "source": view.source[:MOST_SOURCE],
+        "output": [_written(view, place) for place in range(min(len(view.output), MOST_OUTPUT))],
+    }
     return [
-        Section("Source and output", "tasks/sequence_to_sequence/sides.html", _both_sides(view)),
+        Section("Source and output", "tasks/sequence_to_sequence/sides.html", sides),
         _alignments(view),
         *_copying(view),
         token_section(view),
         *search_sections(view, search),
         *encoder,
     ]
-
-
-def _both_sides(view: SequenceView) -> dict[str, Any]:
-    """The tokens of both sides; each of the output with its surprisal, and with what it looks at for the script."""
-    return {
-        "has_alignment": view.alignment is not None,
-        "notes": _cuts(view),
-        "source": view.source[:MOST_SOURCE],
-        "output": [_written(view, place) for place in range(min(len(view.output), MOST_OUTPUT))],
-    }
 
 
 def _written(view: SequenceView, place: int) -> tuple[str, float, float, str | None]:
@@ -70,13 +69,6 @@ def _written(view: SequenceView, place: int) -> tuple[str, float, float, str | N
         strengths = STRONGEST * of_token / max(float(of_token.max(initial=0.0)), 1e-9)
         looks = " ".join(f"{value:.0f}" for value in strengths)
     return view.output[place], nats, STRONGEST * min(1.0, nats / UNLIKELY), looks
-
-
-def _cuts(view: SequenceView) -> list[str]:
-    return [
-        cut(len(view.source), min(len(view.source), MOST_SOURCE), "tokens of the source"),
-        cut(len(view.output), min(len(view.output), MOST_OUTPUT), "tokens of the output"),
-    ]
 
 
 def _alignments(view: SequenceView) -> Section:
@@ -131,13 +123,8 @@ def _copying(view: SequenceView) -> list[Section]:
 
 def token_section(view: OutputView) -> Section:
     """A row for each token: its probability, what else could have come, the share of copying."""
-    return Section("Token by token", "tasks/sequence_to_sequence/tokens.html", _tokens(view))
-
-
-def _tokens(view: OutputView) -> dict[str, Any]:
-    count = min(len(view.output), MOST_OUTPUT)
-    copying = view.copying
-    return {
+    count, copying = min(len(view.output), MOST_OUTPUT), view.copying
+    tokens = {
         "total": float(view.log_probabilities.sum()),
         "length": len(view.output),
         "note": cut(len(view.output), count, "tokens of the output"),
@@ -152,6 +139,7 @@ def _tokens(view: OutputView) -> dict[str, Any]:
             for place in range(count)
         ],
     }
+    return Section("Token by token", "tasks/sequence_to_sequence/tokens.html", tokens)
 
 
 LONGEST = 2_000
@@ -186,16 +174,12 @@ def inspect_output(
         raise EnsueError("there is nothing to look into: the output has no tokens")
     view = view_output(writer.models, coder, columns, sources, ids, text=text, search=search)
     title = clipped(" | ".join(columns), TITLE)
-    return Inspection(title, view, _facts(writer, view), sequence_sections(view, writer.search))
-
-
-def _facts(writer: Writer[Pair], view: SequenceView) -> dict[str, str]:
-    """The facts at the top of the page."""
-    return {
+    facts = {
         **writer.facts(writer.recipe.describe()),
         "search": "none, the target was given" if view.search is None else writer.protocol_of_search(),
         "tokens": f"{len(view.source):,} → {len(view.output):,}",
     }
+    return Inspection(title, view, facts, sequence_sections(view, writer.search))
 
 
 def recorded_search(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:

@@ -45,6 +45,8 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
     if view.search is None:
         return []
     steps = max(len(found.ids) for found in view.search.candidates)
+    ended = [one for one in view.search.candidates if one.fate == "ends"]
+    ended.sort(key=lambda one: -_score(one, search))
     shown = {
         "width": search.width,
         "notes": [
@@ -52,7 +54,9 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
             cut(search.width, min(search.width, MOST_BEAMS), "beams", "best"),
         ],
         **_drawing(boxes(view.search, search), view.search),
-        **_best(view.search, search),
+        "ended": [(_score(one, search), one, _text(one, view.search)) for one in ended[:MOST_ENDED]],
+        "ended_note": cut(len(ended), min(len(ended), MOST_ENDED), "outputs", "best"),
+        "has_coverage": bool(search.coverage_penalty),
     }
     return [Section("The search", "tasks/sequence_to_sequence/search.html", shown)]
 
@@ -109,13 +113,3 @@ def _drawing(drawn: list[Box], found: Search) -> dict[str, Any]:
 
 def _text(one: Candidate, found: Search) -> str:
     return " ".join(found.symbols[id] for id in one.ids)
-
-
-def _best(found: Search, search: BeamSearch) -> dict[str, Any]:
-    """The hypotheses that ended, the best first."""
-    ended = sorted((one for one in found.candidates if one.fate == "ends"), key=lambda one: -_score(one, search))
-    return {
-        "ended": [(_score(one, search), one, _text(one, found)) for one in ended[:MOST_ENDED]],
-        "ended_note": cut(len(ended), min(len(ended), MOST_ENDED), "outputs", "best"),
-        "has_coverage": bool(search.coverage_penalty),
-    }

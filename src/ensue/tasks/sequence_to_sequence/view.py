@@ -175,7 +175,8 @@ def _written(stepper: Any, state: State, inputs: Sequence[int], *, device: torch
     """The values of the decoder while it reads these tokens."""
     attention = attention_taps(stepper)
     copying = [name for name, part in stepper.named_modules() if isinstance(part, CopyingHead)]
-    gated = [f"{name}.beta".lstrip(".") for name, part in stepper.named_modules() if is_gated(part)]
+    before = [(name, part) for name, part in stepper.named_modules() if isinstance(part, AttentionBefore)]
+    gated = [f"{name}.beta".lstrip(".") for name, part in before if part.gate is not None]
     ungrouped = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]  # without heads
     taps = [*attention, *ungrouped]
     rows: list[Tensor] = []
@@ -199,11 +200,6 @@ def _written(stepper: Any, state: State, inputs: Sequence[int], *, device: torch
         torch.stack([whole[f"{name}.{tap}"] for name in copying]).mean(0).cpu() for tap in ("weights", "generates")
     )
     return Seen(torch.cat(rows), alignments, (weights.float().numpy(), generates.double().numpy()), gates)
-
-
-def is_gated(part: nn.Module) -> bool:
-    """Whether it is a layer with a gate on what it attends to."""
-    return isinstance(part, AttentionBefore) and part.gate is not None
 
 
 def _names(taps: Sequence[str]) -> list[str]:

@@ -97,30 +97,22 @@ class WordTable(Copyable):
         """The scores on the questions of a location. Raises as `check` does."""
         self.check(questions, location)
         similar = [part for part in questions if isinstance(part, Similarities)]
-        if similar:
-            return self._similar(similar)
-        return self._analogous([part for part in questions if isinstance(part, Analogies)])
+        return (
+            self._similar(similar) if similar else self._analogous([p for p in questions if isinstance(p, Analogies)])
+        )
 
     def scored_items(self, questions: Sequence[Questions], location: str) -> ScoredItems | None:
         """The items of the scores on the questions of a location: pairs, or analogies. None for several files of pairs,
         whose score is a mean. Raises as `check` does.
         """
         self.check(questions, location)
-        rows, similar = ItemRows(), [part for part in questions if isinstance(part, Similarities)]
-        if len(similar) > 1:
-            return None
-        for part in similar:
-            for row in zip(self._cosines(part), part.scores, strict=True):
-                rows.append(row)
+        similar = [part for part in questions if isinstance(part, Similarities)]
         if similar:
-            return rows.scored("pairs", {"spearman": _spearman_of_samples})
-        for file in questions:
-            assert isinstance(file, Analogies)
-            for asked in file.sections.values():
-                is_covered, is_right = self._right(asked)
-                for row in zip(is_right, is_covered, strict=True):
-                    rows.append(row)
-        return rows.scored("analogies", {"accuracy": ratio(0, 1)})
+            rows = zip(self._cosines(similar[0]), similar[0].scores, strict=True)
+            return ItemRows(rows).scored("pairs", {"spearman": _spearman_of_samples}) if len(similar) == 1 else None
+        sections = (part for file in questions if isinstance(file, Analogies) for part in file.sections.values())
+        answers = ItemRows(row for part in sections for row in zip(*self._right(part), strict=True))
+        return answers.scored("analogies", {"accuracy": ratio(1, 0)})
 
     def _covers(self, part: Questions, words: Sequence[str]) -> bool:
         """Whether the words can be scored. The answer to an analogy is one of the table's words, as are the others."""

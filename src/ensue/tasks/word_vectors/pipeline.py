@@ -221,13 +221,9 @@ def _sections(view: NeighborView) -> list[Section]:
     titles = [f"{word}: cosine {cosine:.4f}" for word, cosine in zip(view.words, view.similarities, strict=True)]
     what = "the word" if view.own == 1 else "the text’s words, by their mean"
     about = f"The nearest neighbors of {what}, with the highest cosine."
-    ranked = list(zip(view.words, view.similarities.tolist(), strict=True))[view.own :]
+    ranked = list(enumerate(zip(view.words, view.similarities.tolist(), strict=True)))[view.own :]
+    rows = [(number, word, cosine) for number, (word, cosine) in ranked]  # its number on the map
     return [
         map_section(view.map, view.words, own=view.own, titles=titles, heading="Map of neighbors", about=about),
-        Section("Neighbors", "tasks/word_vectors/neighbors.html", {"rows": _rows(ranked, view.own)}),
+        Section("Neighbors", "tasks/word_vectors/neighbors.html", {"rows": rows}),
     ]
-
-
-def _rows(ranked: Sequence[tuple[str, float]], own: int) -> list[tuple[int, str, float]]:
-    """Each neighbor with its number on the map and its cosine."""
-    return [(own + n, word, cosine) for n, (word, cosine) in enumerate(ranked)]

@@ -71,7 +71,10 @@ class SampledTask(Task[SampledVectors, WordExamples]):
     ) -> tuple[Loss, State] | None:
         examples, vectors, outputs = batch.whole, model.vectors.data, model.outputs.data
         if functions(model.d_words, self.plan.negatives, vectors.dtype):
-            nats = self._compiled_for(model).sample(examples, vectors, outputs, learning_rate)
+            if self._compiled is None:
+                sizes = {"words": model.vocabulary_size, "rows": len(vectors), "dimension": vectors.shape[1]}
+                self._compiled = CompiledSampling(self._plan(model), **sizes, dtype=vectors.dtype)
+            nats = self._compiled.sample(examples, vectors, outputs, learning_rate)
         else:
             say_slow()
             nats = sample_in_numpy(self._plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate)
@@ -105,18 +108,6 @@ class SampledTask(Task[SampledVectors, WordExamples]):
 
     def validate(self, model: SampledVectors) -> Scores | None:
         return None if self.questions is None else self.questions(model)
-
-    def _compiled_for(self, model: SampledVectors) -> CompiledSampling:
-        if self._compiled is None:
-            rows, dimension = model.vectors.shape
-            self._compiled = CompiledSampling(
-                self._plan(model),
-                words=model.vocabulary_size,
-                rows=rows,
-                dimension=dimension,
-                dtype=model.vectors.dtype,
-            )
-        return self._compiled
 
 
 @dataclass(frozen=True)

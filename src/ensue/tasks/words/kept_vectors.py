@@ -77,7 +77,7 @@ def kept_vectors(
     texts = DistinctTexts(words, forms)
     count = len(texts.words.values)
     whole = (1 + count, *shape)
-    if _size(whole) > bound():
+    if np.prod(whole, dtype=np.float64) * np.dtype(np.float16).itemsize > bound():
         return None
     name = hashlib.sha256(json.dumps([FORMAT, *key, texts.fingerprint]).encode()).hexdigest()[:32] + ".npy"
 
@@ -146,11 +146,6 @@ class DistinctTexts:
     def __iter__(self) -> Iterator[list[str]]:
         texts = WordsOfTexts(self.words, self.forms)
         return (texts[text] for text in range(len(texts)))
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    """The bytes of float16 numbers."""
-    return int(np.prod(shape, dtype=np.float64)) * np.dtype(np.float16).itemsize
 
 
 def _opened(path: Path, shape: tuple[int, ...]) -> Halves | None:
