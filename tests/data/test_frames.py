@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.numpy import save_file
 
-from ensue.data.frames.labels import compiled
 from ensue.data.frames.series import LogMel, Series, SeriesOptions
 from ensue.data.frames.sounds import log_mel, mel_triangles
-from ensue.data.frames.source import FrameSource
+from ensue.data.frames.source import FrameSource, compiled
 from ensue.data.frames.stored import FrameRows, moments
 from ensue.data.survey.measurement import summarize
 from ensue.errors import DataError, RecipeError

@@ -382,16 +382,3 @@ def build_frame_classifier(
         label_smoothing=head.label_smoothing,
         multiple=multiple,
     )
-
-
-def build_frame_tagger(
-    features: FrameFeatures,
-    encoder: EncoderSpecification,
-    head: PathHeadSpecification,
-    *,
-    directions: Directions,
-    labels: Labels,
-) -> Tagger:
-    """A tagger from its tables."""
-    layers = build_encoder(encoder, d_in=features.d_out, directions=directions)
-    return Tagger(features, layers, build_tag_head(head, layers.d_out, labels))

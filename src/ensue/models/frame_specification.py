@@ -87,9 +87,7 @@ class GridSpecification(Table):
     """
     colors: Annotated[int, Field(ge=1, le=1_000)] = 1
     """The numbers of a pixel, which stand side by side in a row: 3 for red, green and blue."""
-    channels: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
-        default_factory=lambda: [16, 32, 64, 96]
-    )
+    channels: list[Size] = Field(default=[16, 32, 64, 96], min_length=1, max_length=100)
     """The number of features of each convolution of 3 × 3; the last number is that of a place."""
     halvings: Few = 4
     """The number of convolutions, from the first on, with a maximum over 2 × 2 pixels behind them."""

@@ -59,9 +59,6 @@ class CaptionerParts(FrameParts):
         )  # fmt: skip
 
 
-LEAVE = "cut it, or leave it out"
-
-
 class Captioned(NamedTuple):
     """A series and the captions that are right for it, of which there may be none."""
 
@@ -101,5 +98,12 @@ def check_caption(series: Series, tokens: int, recipe: CaptioningRecipe) -> None
     path, line = series.place
     most = most_read(recipe.decoder, MOST_ATTENDED)
     check_read(
-        "a caption of tokens", tokens, most, recipe.decoder, table="decoder", advice=LEAVE, path=path, line=line or 0
+        "a caption of tokens",
+        tokens,
+        most,
+        recipe.decoder,
+        table="decoder",
+        advice="cut it, or leave it out",
+        path=path,
+        line=line or 0,
     )

@@ -37,7 +37,7 @@ from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.classification.task import ClassifiedFrames, Judged, tally_of
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, chunked, frames_from
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.text.labels import Classes
 
 
@@ -103,7 +103,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
             yield Judged(right, answer.probabilities, self.labels.chosen(answer.probabilities))
 
     def portable(self) -> Portable:
-        return PortableFrames(self).portable(_classified, "frame_classifier", {"classes": self.labels.to_json()})
+        return self._portable(_classified, "frame_classifier", {"classes": self.labels.to_json()})
 
 
 def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:

@@ -82,7 +82,9 @@ class DrawingPipeline(Pipeline):
         Returns what was written. Raises EnsueError for a suffix that is none of a picture, and for a file that
         ensue did not write, unless `overwrite`.
         """
-        check_picture(out)
+        suffix, known = Path(out).suffix.lower(), (*STILL, *ANIMATED)
+        if suffix not in known:
+            raise EnsueError(f'{out}: no picture by its suffix "{suffix}"{nearest(suffix, known)} ({", ".join(known)})')
         check_outputs([self.run or ""], files=[out], overwrite=overwrite)
         if frames is not None:
             check_whole("frames", frames, 1, 1_000_000)
@@ -147,14 +149,6 @@ SECONDS, LAST = 4.0, 2.0
 """The length of an animation, and how long its end stands."""
 SCALE = 3
 """The side of a pixel in the picture."""
-
-
-def check_picture(path: str | Path) -> None:
-    """Raises EnsueError for a suffix that is none of a picture."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in (*STILL, *ANIMATED):
-        known = (*STILL, *ANIMATED)
-        raise EnsueError(f'{path}: no picture by its suffix "{suffix}"{nearest(suffix, known)} ({", ".join(known)})')
 
 
 def shown_strokes(path: Path, strokes: int, frames: int | None) -> list[int]:

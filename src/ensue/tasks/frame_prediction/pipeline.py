@@ -30,7 +30,6 @@ from ensue.tasks.contract.chunks import WHOLE, check_generated, most_read
 from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
-    TensorForm,
     state_forms,
     state_from,
     state_tensors,
@@ -46,7 +45,7 @@ from ensue.tasks.frame_prediction.prediction import (
     next_moments,
     scores_of,
 )
-from ensue.tasks.frames.pipeline import AnsweringFramesPipeline, PortableFrames, chunked
+from ensue.tasks.frames.pipeline import AnsweringFramesPipeline, chunked
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 
@@ -206,15 +205,15 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         if self.model.d_latent:
             kind = self.recipe.latent.kind
             raise EnsueError(f"{self.run}: a model with latent variables ({kind}) has no export to ONNX")
-        frames, layers = PortableFrames(self), _layers(self.model)
+        layers = _layers(self.model)
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
-            _, state = layers(self.model.features.normalized(frames.values(batch, 2)))
-            return {"frames": frames.values(batch, length), **state_tensors(state)}
+            _, state = layers(self.model.features.normalized(self._sample_frames(batch, 2)))
+            return {"frames": self._sample_frames(batch, length), **state_tensors(state)}
 
-        inputs = {"frames": TensorForm(("batch", "time", frames.width)), **state_forms(layers.init_state(2))}
+        inputs = {"frames": self._frames_form, **state_forms(layers.init_state(2))}
         function = PortableFunction("model", _next, inputs, sample)
-        settings = {**frames.settings(), "mean": list(self.seen.mean)}
+        settings = {**self._file_settings(), "mean": list(self.seen.mean)}
         return Portable(self.model, (function,), ("frame_predictor", "frames"), settings)
 
     def __repr__(self) -> str:

@@ -139,10 +139,8 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
 
 def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> ReaderState:
     """The state after the chosen series."""
-    frames, sources = (
-        frames_of(rows, chosen, device_of(model)),
-        [SeriesNoise(rows[row], model.d_latent) for row in chosen],
-    )
+    frames = frames_of(rows, chosen, device_of(model))
+    sources = [SeriesNoise(rows[row], model.d_latent) for row in chosen]
     return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
 
 

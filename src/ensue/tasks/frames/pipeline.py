@@ -140,6 +140,36 @@ class FramesPipeline(Predictor):
         whole = self.source(location, encoding=encoding)
         return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, whole))))
 
+    def _portable(
+        self, function: Callable[..., dict[str, Tensor]], program: str, settings: Mapping[str, Any]
+    ) -> Portable:
+        """The model as one function of whole series: frames, NaN where a value is missing, and the length of each."""
+        inputs = {"frames": self._frames_form, "lengths": TensorForm(("batch",), torch.int64)}
+
+        def sample(batch: int, length: int) -> dict[str, Tensor]:
+            return {"frames": self._sample_frames(batch, length), "lengths": sample_lengths(batch, length)}
+
+        part = PortableFunction("model", function, inputs, sample)
+        return Portable(self.model, (part,), (program, "frames"), {**self._file_settings(), **settings})
+
+    @property
+    def _frames_form(self) -> TensorForm:
+        return TensorForm(("batch", "time", self.seen.shape.width))
+
+    def _sample_frames(self, batch: int, length: int) -> Tensor:
+        """Frames (B, T, d) as far from each other as those of the training data, some missing if they may be."""
+        mean, deviation = (torch.tensor(part) for part in (self.seen.mean, self.seen.deviation))
+        values = torch.randn(batch, length, len(mean)) * deviation + mean
+        if self.recipe.data.missing == "mean":
+            values[torch.rand(values.shape) < 0.1] = torch.nan
+        return values
+
+    def _file_settings(self) -> dict[str, Any]:
+        """The settings with which the program of an export reads files."""
+        reading = self.recipe.reading()
+        sound = reading.sound._asdict()
+        return {"shape": self.seen.shape._asdict(), "reading": {**reading._asdict(), "sound": sound}}
+
 
 class Answer(Protocol):
     """The answer of a model to a series."""
@@ -186,43 +216,6 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
-
-
-class PortableFrames:
-    """The inputs of a model that reads whole series, and the settings of its program."""
-
-    def __init__(self, pipeline: FramesPipeline) -> None:
-        self.pipeline, self.width = pipeline, pipeline.seen.shape.width
-
-    @property
-    def inputs(self) -> dict[str, TensorForm]:
-        """The frames, NaN where a value is missing, and how many of them a series has."""
-        frames = TensorForm(("batch", "time", self.width))
-        return {"frames": frames, "lengths": TensorForm(("batch",), torch.int64)}
-
-    def sample(self, batch: int, length: int) -> dict[str, Tensor]:
-        """Series of up to `length` frames, some of whose values are missing, if they may be."""
-        return {"frames": self.values(batch, length), "lengths": sample_lengths(batch, length)}
-
-    def values(self, batch: int, length: int) -> Tensor:
-        """Frames (B, T, d) as far from each other as those of the training data."""
-        mean, deviation = (torch.tensor(part) for part in (self.pipeline.seen.mean, self.pipeline.seen.deviation))
-        values = torch.randn(batch, length, self.width) * deviation + mean
-        if self.pipeline.recipe.data.missing == "mean":
-            values[torch.rand(values.shape) < 0.1] = torch.nan
-        return values
-
-    def settings(self) -> dict[str, Any]:
-        """The settings with which the program reads files."""
-        shape, reading = self.pipeline.seen.shape, self.pipeline.recipe.reading()
-        return {"shape": shape._asdict(), "reading": {**reading._asdict(), "sound": reading.sound._asdict()}}
-
-    def portable(
-        self, function: Callable[..., dict[str, Tensor]], program: str, settings: Mapping[str, Any]
-    ) -> Portable:
-        """The model as one function of whole series."""
-        part = PortableFunction("model", function, self.inputs, self.sample)
-        return Portable(self.pipeline.model, (part,), (program, "frames"), {**self.settings(), **settings})
 
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:

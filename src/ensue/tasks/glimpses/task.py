@@ -187,14 +187,8 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
 def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> SymbolScores:
     """The scores of a model on images with captions."""
     with evaluating(model):
-        return score_symbols(judged(model, labels, data, most))
-
-
-def judged(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> Iterator[JudgedSymbols]:
-    """The symbols that the model reads in each image, beside those of its caption."""
-    answers = read_images(model, labels, data.rows, data.labels, most=most)
-    for right, (found, nats) in zip(data.labels, answers, strict=True):
-        yield JudgedSymbols(right, found.symbols, nats)
+        answers = zip(data.labels, read_images(model, labels, data.rows, data.labels, most=most), strict=True)
+        return score_symbols(JudgedSymbols(right, image.symbols, nats) for right, (image, nats) in answers)
 
 
 class ImageData(LabeledSeriesData):

@@ -26,7 +26,7 @@ from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.frames.pipeline import LabeledFramesPipeline, PortableFrames, chunked, frames_from
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.tasks.labeling.data import frame_labels
 from ensue.tasks.labeling.decoding import TaggedFrames
 from ensue.tasks.labeling.page import MOST_WORDS, path_sections
@@ -116,7 +116,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
             yield Judged.of(self.labels, frame_labels(one), list(found.labels))
 
     def portable(self) -> Portable:
-        return PortableFrames(self).portable(_tagged, "frame_tagger", tag_settings(self.model.head, self.labels))
+        return self._portable(_tagged, "frame_tagger", tag_settings(self.model.head, self.labels))
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ensue.models.build_text import build_frame_tagger, build_tagger
+from ensue.models.build_text import build_tag_head, build_tagger
+from ensue.models.encoders import build_encoder
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
@@ -71,6 +72,6 @@ class FrameTaggerParts(LabeledFrameParts):
         return cls(read_frames_seen(run), run.read_json("labels.json", Labels.from_json))
 
     def build(self, recipe: FrameLabelingRecipe) -> Tagger:
-        return build_frame_tagger(
-            self.features(recipe), recipe.encoder, recipe.head, directions=recipe.directions, labels=self.labels
-        )
+        features = self.features(recipe)
+        layers = build_encoder(recipe.encoder, d_in=features.d_out, directions=recipe.directions)
+        return Tagger(features, layers, build_tag_head(recipe.head, layers.d_out, self.labels))
