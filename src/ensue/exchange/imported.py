@@ -15,10 +15,10 @@ from ensue.errors import DataError, RunError
 from ensue.hub import run_name
 from ensue.outputs import check_outputs
 from ensue.recipe import Recipe, validate_recipe
-from ensue.runs.card import use
 from ensue.runs.directory import RunDirectory
 from ensue.runs.hub import refuse_hub
 from ensue.runs.manifest import entry_of
+from ensue.runs.reporter import use
 from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, write_text
 from ensue.tasks.contract.model import ModelParts
 from ensue.training.runtime import Runtime

@@ -72,10 +72,7 @@ class RawTextScores(Scores):
 
 
 def raw_text_scores(gold: Sentences, said: Sentences, *, with_tags: bool = True) -> RawTextScores:
-    """The scores of the sentences that are said; without tags those of tokens, sentences and words alone.
-
-    Raises EnsueError if the two are not of the same text.
-    """
+    """The scores of an analysis, without tags of tokens, sentences, words alone. Raises EnsueError for another text."""
     right, other = _Places(gold), _Places(said)
     if right.characters != other.characters:
         pairs = zip(right.characters, other.characters, strict=False)

@@ -1,7 +1,4 @@
-"""Runs of the hub of Hugging Face, by names such as `hf:NAME@REVISION`.
-
-Only files are asked for that the manifest names and that a run can have, so a server chooses no path.
-"""
+"""Runs of Hugging Face's hub, by names such as `hf:NAME@REVISION`. Only files of the manifest are asked for."""
 
 from __future__ import annotations
 

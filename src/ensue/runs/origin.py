@@ -40,10 +40,7 @@ class Origin:
 
 
 def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
-    """The origins of a recipe: those inside of a run that is resumed, or else at the recipe's `paths`.
-
-    Raises RunError for a path that is no run, or a run without weights.
-    """
+    """The origins in a run that is resumed, or at the recipe's `paths`. Raises RunError for no run or no weights."""
     if run is not None:
         return origins_in(run)
     return [_origin_at(path) for path in dict.fromkeys(paths)]
@@ -64,10 +61,7 @@ def origins_in(run: RunDirectory) -> list[Origin]:
 
 
 def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str, Any]]:
-    """Copies the origins into `run`, which is not complete before its config.json, and returns that file's entry.
-
-    Raises RunError if an origin was altered since it was read first.
-    """
+    """Copies origins into `run` before its config.json, and returns its entry. Raises RunError for altered ones."""
     for number, origin in enumerate(origins):
         copy = run.origins / str(number)
         if copy_run(origin.run, copy)[origin.run.weights.name].sha256 != origin.sha256:

@@ -83,10 +83,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 @contextmanager
 def computing(way: Way, device: str = "cpu") -> Iterator[None]:
-    """Sets threads and kernels for the duration of a `with` block. (`autocast` sets the precision.)
-
-    Afterwards the process is as before, whatever happens inside of the block.
-    """
+    """Sets threads and kernels (`autocast` the precision) for a `with` block; the process is restored after it."""
     with process_restored(device):
         bound_kept_products()
         with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():

@@ -106,10 +106,7 @@ class Profile(Strict):
         return _digest(self.model_dump_json())
 
     def best(self, workload: Workload, *, precision: Precision | None = None, threads: int | None = None) -> Way:
-        """The fastest way with the given precision and threads, if it is faster than plainer ways by a margin.
-
-        For a number of threads without a timing, the next smaller number with one counts.
-        """
+        """The fastest way by a margin, with this precision, and these threads or the next smaller timed number."""
         timings = self.steps[workload]
         found = [timing for timing in timings if precision in (None, timing.way.precision)]
         if not found:  # bfloat16, where there is no use for it, or torch fails with it

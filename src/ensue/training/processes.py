@@ -128,7 +128,6 @@ class Processes(Ranks):
         local_part(tensor).copy_(whole)
 
     def gathered(self, found: Any) -> list[Any]:
-        """The values of the processes, by rank."""
         message = torch.frombuffer(bytearray(packed(found)), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self.answered():

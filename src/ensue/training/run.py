@@ -1,7 +1,4 @@
-"""A run from recipe to model card: the order of checks, data, model, training and writing.
-
-Every mistake of the user is found before the run directory is changed.
-"""
+"""A run from recipe to card. Every mistake of the user is found before the run directory is changed."""
 
 from __future__ import annotations
 
@@ -27,13 +24,12 @@ from ensue.parsing import asked
 from ensue.ranks import SHARDS, Ranks, ranks, together
 from ensue.recipe import BUDGETS, Recipe, going_on
 from ensue.recipe.tables import TuningRecipe
-from ensue.runs.card import write_card
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.hub import refuse_hub
 from ensue.runs.origin import copy_origins
 from ensue.runs.pictures import draw_curve, made
-from ensue.runs.reporter import Facts, Outcome, Reporter
+from ensue.runs.reporter import Facts, Outcome, Reporter, write_card
 from ensue.runs.weights import bytes_of, disk_errors_told
 from ensue.tasks import task_entry
 from ensue.tasks.contract.data_set import fingerprints_of, shared_files

@@ -31,7 +31,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.word_specification import ContextOutput, NoOutput, SoftmaxOutput
 from ensue.nn import SoftmaxHead
 from ensue.ranks import spread
-from ensue.runs.card import score_table
+from ensue.runs.reporter import score_table
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayBatch, TwoWayRows
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText, word_vectors

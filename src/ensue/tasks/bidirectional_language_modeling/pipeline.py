@@ -21,9 +21,9 @@ from ensue.models.bidirectional import FIRST_WORD, BidirectionalModel
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.bidirectional_language_modeling.model import portable, reading_of
 from ensue.tasks.bidirectional_language_modeling.objectives import ContextScores, TwoWayScores, objective_of
 from ensue.tasks.bidirectional_language_modeling.page import inspect_words
-from ensue.tasks.bidirectional_language_modeling.portable import portable, reading_of
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.words import (
     LINE_END,
@@ -68,7 +68,6 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
         recipe = directory.recipe
         assert isinstance(recipe, BidirectionalRecipe)
         return cls(directory.model(device), directory.parts.tokenizer, recipe, run=directory.path)
@@ -227,7 +226,6 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
 
     def protocol(self, scores: Any) -> str:
-        """A sentence that says how `evaluate` has read the text of these scores."""
         tokens = scores.tokens if isinstance(scores, ContextScores) else scores.forward.tokens
         return self.objective.protocol(tokens)
 

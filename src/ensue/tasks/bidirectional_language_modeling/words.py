@@ -153,10 +153,7 @@ class SentenceReader:
         return found
 
     def read_on(self, sentences: Sequence[Sequence[str]], *, closed: bool) -> list[Vectors]:
-        """The vectors where each direction goes on from its state after the sentence before.
-
-        `closed`: the boundaries on both sides of a sentence are read, as in the first programs of ELMo.
-        """
+        """Vectors whose directions go on from the sentence before. `closed`: both boundaries are read (first ELMo)."""
         found, state = [], None
         for words in sentences:
             (layers,), state = self._read([words], state, closed=closed)

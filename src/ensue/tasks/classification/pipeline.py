@@ -40,8 +40,8 @@ from ensue.tasks.classification.texts import (
     document_source,
 )
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.examples import Candidate
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Classes
 
@@ -151,10 +151,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         return [found.as_json() for found in self.predict(texts)]
 
     def inspect(self, text: str | tuple[str, str]) -> Inspection:
-        """Look into the model with a text or a pair, as numbers and as a page.
-
-        Raises EnsueError for the wrong number of texts, for a text without words, and for one with too many words.
-        """
+        """Look into the model with a text or a pair. Raises EnsueError for another number or no words."""
         check_type("the text", text, (str, tuple, list), "a text, or two of them")
         texts = (text,) if isinstance(text, str) else tuple(text)
         for part in texts:
@@ -287,7 +284,6 @@ class ClassificationPipeline(Choosing, WordPipeline):
         return 2 if self.model.pair else 1
 
     def protocol(self, scores: ClassificationScores) -> str:
-        """A sentence that says how long texts are read."""
         return describe_reading(self.recipe.data, "of longer texts")
 
     def portable(self) -> Portable:

@@ -1,8 +1,4 @@
-"""The job of a task in a run: it reads and checks the data, makes the model and the task, and writes its part of the
-run.
-
-The order of a run is the same for all tasks (`run.py`).
-"""
+"""The job of a task in a run: it reads data, makes model and task, writes its files. `run.py` has the order."""
 
 from __future__ import annotations
 
@@ -17,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.recipe import Recipe
-from ensue.runs.card import TaskLines, score_table, scores_by_data
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
-from ensue.runs.reporter import Outcome
+from ensue.runs.reporter import Outcome, TaskLines, score_table, scores_by_data
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.contract.task import Scores, Task
 

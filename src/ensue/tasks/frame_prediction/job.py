@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.frames.stored import FrameRows
-from ensue.metrics.language import FrameScores
+from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor, build_frame_predictor
-from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import DataSetJob, Split
 from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
 from ensue.tasks.frame_prediction import FramePredictionRecipe

@@ -21,7 +21,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection
-from ensue.metrics.language import FrameScores
+from ensue.metrics.frames import FrameScores
 from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader

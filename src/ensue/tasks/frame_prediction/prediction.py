@@ -17,7 +17,7 @@ from torch import Tensor
 from ensue.data.buckets import by_length
 from ensue.data.frames.series import Vectors
 from ensue.data.frames.stored import FrameRows
-from ensue.metrics.language import FrameScores
+from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import ReaderState

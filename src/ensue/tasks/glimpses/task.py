@@ -19,8 +19,8 @@ from ensue.models.frame_features import Frames
 from ensue.models.glimpse_reader import GlimpseReader, build_glimpse_reader
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
-from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import score_table
 from ensue.runs.schema import Config, Size
 from ensue.tasks.contract.labels_job import LabelsJob
 from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_device

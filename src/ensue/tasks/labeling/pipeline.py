@@ -30,6 +30,7 @@ from ensue.nn import Posterior
 from ensue.outputs import check_outputs
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.examples import Candidate
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.labeling.data import label_rows, read_passages
 from ensue.tasks.labeling.decoding import Passages, tag_texts
@@ -38,7 +39,6 @@ from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
 from ensue.tasks.labeling.task import Judged, tally_of, with_mistakes
-from ensue.tasks.words.choice import Candidate
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordTexts
@@ -51,10 +51,7 @@ CHUNK_WORDS = 32_768
 
 
 class LabelsOfSentence(NamedTuple):
-    """A sentence as it was read, its labels, and with `confidence` or `n_best` the probabilities.
-
-    Of a tagger of several columns a label is a tuple.
-    """
+    """A sentence, its labels (with several columns tuples), and with `confidence` or `n_best` the probabilities."""
 
     sentence: Sentence
     labels: list[Any]
@@ -267,7 +264,6 @@ class LabelingPipeline(WordPipeline):
         return portable(self, self.labels, self.recipe.data.context_words)
 
     def protocol(self, scores: LabelingScores) -> str:
-        """How `evaluate` has counted these scores."""
         most = self.recipe.data.context_words
         parts = ["spans are read and counted as conlleval does"] if scores.is_spans else []
         parts = ["every span counts by itself, also where spans overlap"] if self.nested else parts

@@ -1,7 +1,4 @@
-"""Labeling: a tag for every word of a sentence.
-
-The scores of taggers of words or of frames; their mistakes as a table, with a row for each word whose label is wrong.
-"""
+"""Labeling: a tag for every word. Scores of taggers of words or frames; mistakes as a table of wrong words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The inside of a tagger of sentences, in numbers: scores, paths, probabilities, effects of the parts of words.
-
-`page.py` draws it.
-"""
+"""The inside of a tagger of sentences, in numbers: scores, paths, probabilities, effects (`page.py` draws it)."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.nn import WordSample
-from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import score_table
 from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch, on_device, reset
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe

@@ -78,7 +78,6 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
         parts: LanguageModelParts = directory.parts
         encoder = directory.recipe.describe()
         return cls(directory.model(device), parts.tokenizer, encoder=encoder, run=directory.path)
@@ -280,7 +279,6 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         return rows.scored("pieces", {"bits_per_character": ratio(0, 1)}, [few] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
-        """A sentence that says how `evaluate` has read the text of these scores."""
         parts = 1 if self.reader.reads_alone else default_parts(scores.tokens) if parts is None else parts
         return describe_protocol(self.model, parts) + (", adapting to what is read" if self.reader.reads_alone else "")
 

@@ -1,7 +1,4 @@
-"""The inside of a language model that reads a text, in numbers: what it expected and why, its units, its attention.
-
-`page.py` draws it.
-"""
+"""The inside of a language model, in numbers: what it expected and why, units, attention (`page.py` draws it)."""
 
 from __future__ import annotations
 
@@ -56,10 +53,7 @@ class Explanation:
 
 
 def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: int) -> Explanation | None:
-    """The explanation of a place; None if no token is read before it. `inputs` are the start symbol and the text.
-
-    The model should be in evaluation mode.
-    """
+    """The explanation of a place in evaluation mode; None for the first. `inputs` are the start symbol and the text."""
     begin = next(begin for begin, _, end in scored_windows(len(inputs), model.context) if place < end)
     near = min(MOST_EXPLAINED, place - begin)
     if not near:

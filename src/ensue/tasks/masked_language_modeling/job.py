@@ -14,8 +14,8 @@ from ensue.errors import DataError, RecipeError
 from ensue.metrics.language import MaskedScores
 from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel
-from ensue.runs.card import score_table
 from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.contract.task import Scores
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts

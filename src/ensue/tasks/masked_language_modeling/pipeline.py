@@ -98,7 +98,6 @@ class MaskedVectors(ContextualPipeline, TextVectors):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
         parts: MaskedLanguageModelParts = directory.parts
         recipe = directory.recipe
         assert isinstance(recipe, MaskedLanguageModelingRecipe)
@@ -135,16 +134,11 @@ class MaskedVectors(ContextualPipeline, TextVectors):
 
     @property
     def d_layers(self) -> int:
-        """The size of a vector of every layer, d."""
         d: int = self.model.layers.d_out
         return d
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
-        """For each sentence the vectors (L, T, d) of its T words in all layers, each from those of its subwords.
-
-        The first are those that enter the first block. A word without subwords has zeros. A long sentence is read in
-        windows that overlap. Raises EnsueError for a pooling that there is not.
-        """
+        """As `ContextualPipeline`. Layer 0 enters the first block; a long sentence is read in windows that overlap."""
         pool = pooling_of(pooling)
         split = [self.framing.split(words) for words in sentences]
         words: dict[int, Vectors] = {}
@@ -203,10 +197,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
         return changed(self, n_best=n_best)
 
     def predict(self, texts: Sequence[str]) -> list[FilledText]:
-        """The texts with their masks, written `[MASK]`, filled.
-
-        Raises EnsueError for a text without a mask, or with more tokens than the model reads at once.
-        """
+        """Fills `[MASK]` in texts. Raises EnsueError for a text without it, or longer than the model reads."""
         self._check_head("filling in")
         check_texts(texts, "a list of texts")
         masked = [self.coder.encode_masked(text) for text in texts]
@@ -288,7 +279,6 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
         return score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **told)
 
     def protocol(self, scores: MaskedScores) -> str:
-        """A sentence that says how `evaluate` has read the text of these scores."""
         return protocol_of(self.recipe)
 
     def total_nats(self, texts: Sequence[str]) -> ScoredTexts:

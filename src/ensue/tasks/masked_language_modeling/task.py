@@ -275,10 +275,7 @@ class PairBatch(Batch):
 
 
 class EncodedPairs:
-    """Pairs of texts as a model reads them: each distinct text once, and for each pair the numbers of its texts.
-
-    Of long texts the first tokens are read.
-    """
+    """Pairs of texts: each distinct text once, cut to the context, and each pair as the numbers of its texts."""
 
     def __init__(self, pairs: Iterable[Pair], coder: MaskedTokenizer, context: int) -> None:
         numbers: dict[str, int] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ensue.inspection.notebook import Shown
-from ensue.runs import card
+from ensue.runs import reporter
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -68,10 +68,7 @@ class Output(Shown):
 
 
 class Symbols:
-    """The texts of ids: of tokens, and of words of the source that can be copied.
-
-    A subword that continues a word has a dot before it; a blank by itself is shown as ␣.
-    """
+    """The texts of ids, also of words that can be copied: a subword inside a word begins with a dot, a blank is ␣."""
 
     def __init__(self, coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> None:
         self.side = coder.source if is_source else coder.target
@@ -98,7 +95,7 @@ COLUMNS = ("nats_per_token", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exac
 def score_table(scores: dict[str, dict[str, Any]]) -> list[str]:
     """The scores by data as a table in Markdown, with the signatures of BLEU."""
     columns = [name for name in COLUMNS if any(name in found for found in scores.values())]
-    lines = card.score_table(scores, {name: (name.replace("_", " "), ".4g") for name in columns})
+    lines = reporter.score_table(scores, {name: (name.replace("_", " "), ".4g") for name in columns})
     signatures = {found["signature"] for found in scores.values() if "signature" in found}
     return [*lines, *(f"\n{signature}" for signature in signatures)]
 

@@ -149,10 +149,7 @@ LONGEST = 2_000
 def inspect_output(
     writer: Writer[Pair], coder: PairCoder, source: str | Sequence[str], target: str | None = None
 ) -> Inspection:
-    """The page about a source in a model, while it writes its output or a given target.
-
-    Raises EnsueError for texts that are too long.
-    """
+    """The page about a source and its output, or a given target. Raises EnsueError for texts that are too long."""
     check_type("the source", source, (str, tuple, list), "a text, or the texts of its columns")
     columns = (source,) if isinstance(source, str) else tuple(source)
     for part in columns:

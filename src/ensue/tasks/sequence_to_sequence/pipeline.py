@@ -91,7 +91,6 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
         recipe, parts, config = directory.recipe, directory.parts, directory.config
         assert isinstance(recipe, SequenceToSequenceRecipe)
         assert isinstance(parts, EncoderDecoderParts)

@@ -153,10 +153,7 @@ class EncodedPairs(NamedTuple):
 
 
 class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
-    """Pairs in batches of similar length, judged by nats per token of the targets.
-
-    `sampled` shows what the model makes of a few sources.
-    """
+    """Pairs of similar length, judged by nats per target token. `sampled` shows the outputs for a few sources."""
 
     judged_by = "nats_per_token"
     less_is_better = True

@@ -56,10 +56,7 @@ class PairCoder(Stored):
         source_tokens: int = 0,
         copies: bool = False,
     ) -> Self:
-        """Tokenizers from the training pairs. Without a `target` there is one for both.
-
-        `names` are the numbers of columns, from 1.
-        """
+        """Tokenizers from training pairs, one for both without a `target`; `names` are numbers of columns, from 1."""
         places = frozenset(number - 1 for number in names)
         known = sorted({name for pair in pairs for name in _names_of(pair, places)})
 

@@ -1,7 +1,4 @@
-"""Numbers about an encoder–decoder with a source and an output: attention, copying, the search.
-
-`page.py` and `search_page.py` draw it.
-"""
+"""Numbers about an encoder–decoder: attention, copying, the search (`page.py` and `search_page.py` draw it)."""
 
 from __future__ import annotations
 
@@ -115,10 +112,7 @@ class Search:
 
 @dataclass(frozen=True)
 class OutputView:
-    """An output of T tokens, whose end is one too. `log_probabilities` are (T,), in nats.
-
-    `search` is None for an output that was given.
-    """
+    """An output of T tokens with its end: `log_probabilities` (T,) in nats; `search` is None if it was given."""
 
     output: tuple[str, ...]
     text: str

@@ -240,7 +240,6 @@ class Writer(Predictor, Generic[ItemT]):
         return how + (f", {len(self.models)} models together" if len(self.models) > 1 else "")
 
     def protocol(self, scores: GenerationScores) -> str:
-        """How the outputs were found, and how they are compared."""
         how, cut = self.protocol_of_search(), ""
         if "tok:char" in scores.signature:
             cut = "; BLEU and edits of characters, since most references have no blanks"

@@ -174,10 +174,7 @@ class CorpusJob(Job[ModelT]):
         return lambda tokenizer: tokenizer
 
     def given_tokenizer(self, run: RunDirectory | None) -> Tokenizer | None:
-        """The tokenizer of the run that is resumed, or of the one from which this run begins, if it is taken over.
-
-        Raises RecipeError if a model cannot begin from there.
-        """
+        """The tokenizer of a resumed run or, if taken over, of the origin. Raises RecipeError if it does not fit."""
         self.origins = origins_for(self.recipe.origins, run)
         for origin in self.origins:
             check_same_shape(self.recipe, origin, ("encoder", "tokens", "input"))

@@ -259,10 +259,7 @@ def _call_tokens(model: LanguageModel) -> int:
 
 
 def scored_windows(size: int, context: int | None) -> Iterator[tuple[int, int, int]]:
-    """The windows [begin, end) in which an input of `size` ids is scored, as (begin, first, end).
-
-    `first` is the first position that no earlier window has.
-    """
+    """The windows (begin, first, end) in which `size` ids are scored; positions from `first` are new."""
     yield 0, 0, size if context is None else min(size, context)
     if context is not None:
         for begin in range(_stride(context), size - context + _stride(context), _stride(context)):

@@ -1,7 +1,4 @@
-"""The parts of a model that has one tokenizer, its file, and the parts that it takes from another run.
-
-These are of its task: layers, and the rows of symbols.
-"""
+"""The parts of a model with one tokenizer: its file, and layers and rows of symbols taken from another run."""
 
 from __future__ import annotations
 

@@ -63,10 +63,7 @@ class Senses:
 
 
 def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
-    """The unit vector of each used word in its sentence, (N, d); zeros for a word that the model does not see.
-
-    Raises EnsueError for a place at which there is no word.
-    """
+    """The unit vector of each use (N, d); zeros for an unseen word. Raises EnsueError where there is no word."""
     if wrong := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
         raise EnsueError(f"no word {wrong.place} in a sentence of {len(wrong.words)} words; the first one is 0")
     parts = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
@@ -197,11 +194,7 @@ class LayeredPipeline(ContextualPipeline):
         return max(output_sizes(self.layered_reader.layers))
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
-        """For each sentence the vectors (L, T, d) of its T words in all layers, each from those of its tokens.
-
-        Each sentence is read from its beginning. The vectors of a language model know the words up to theirs. See
-        `ContextualPipeline`.
-        """
+        """As `ContextualPipeline`. A sentence is read from its beginning; a language model knows the words so far."""
         pool, reader = pooling_of(pooling), self.layered_reader
         framing = reader.framing
         split = [framing.split(words) for words in sentences]

@@ -32,10 +32,7 @@ class Neighbor(NamedTuple):
 
 
 class WordTable(Copyable):
-    """The words and their `vectors` (V, d). `outside` gives a vector for a word that is not among them, or None.
-
-    A word is looked up as it is, and in lower case if it is not there.
-    """
+    """Words, also in lower case, and `vectors` (V, d). `outside` gives a vector for another word, or None."""
 
     def __init__(
         self,

@@ -132,10 +132,7 @@ class WordVectorsPipeline(TextVectors):
         return self.table.neighbors(vectors[0], count, without=words)
 
     def inspect(self, text: str, *, count: int = 40) -> Inspection:
-        """A map of the `count` nearest neighbors of a word, or of a text's words, with their cosines.
-
-        Raises EnsueError as `neighbors` does.
-        """
+        """A map of the `count` nearest neighbors of a text's words, with cosines. Raises as `neighbors` does."""
         near = [neighbor.word for neighbor in self.neighbors(text, count)]
         own = list(dict.fromkeys(word for word in self.words_of(text) if self.table.find(word) is not None))
         vectors = np.stack([self.vector(word) for word in (*own, *near)])

@@ -120,10 +120,7 @@ def d_vectors(pretrained: Tensor | None) -> int:
 
 
 def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
-    """The parts of a run that is resumed. Before its first checkpoint the vectors are read from the file again.
-
-    Raises RunError if the file has other vectors than at the start of the run.
-    """
+    """The parts of a resumed run; before its first checkpoint vectors are read again. Raises RunError for others."""
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):
         return parts

@@ -27,8 +27,8 @@ from ensue.models.word_features import FormTable, WordFeatures
 from ensue.runs.directory import RunDirectory
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import Shard
+from ensue.tasks.contract.examples import Candidate, drawn, text_vectors
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.words.choice import Candidate, drawn, text_vectors
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.model import WordParts
 from ensue.tasks.words.recipe import WordsRecipe
@@ -68,7 +68,6 @@ class WordPipeline(Predictor):
 
     @classmethod
     def of(cls, run: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
         parts: WordParts = run.parts
         return cls(
             run.model(device), parts.lexicon, parts.labels, recipe=run.recipe, config=run.config, run=run.path,
