@@ -140,9 +140,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     _kind, _recipe = ClassificationPipeline, "classify-bag"
 
     def fit(self, X: Iterable[Any], y: ArrayLike) -> Self:
-        """Trains the recipe. Raises ValueError for texts and labels that do not go together, and EnsueError for data
-        that cannot be learned from.
-        """
+        """Trains the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
         texts, labels = _texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
@@ -180,9 +178,7 @@ class Tagger(Estimator):
     _kind, _recipe = LabelingPipeline, "tag-lstm-crf"
 
     def fit(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> Self:
-        """Trains the recipe. Raises ValueError for words and labels that do not go together, and EnsueError for data
-        that cannot be learned from.
-        """
+        """Trains the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
         _check_words(X, y)
         self.classes_ = np.unique(np.array([label for labels in y for label in labels], dtype=str))
         self._train({"words": [*words], "labels": [*labels]} for words, labels in zip(X, y, strict=True))

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ensue.data.documents import Document
 from ensue.errors import DataError, EnsueError, listed
 from ensue.library import load
 from ensue.recipe import Recipe
@@ -46,8 +45,8 @@ def begun(
         raise DataError(f"all examples have the label {listed(names)}; expected two labels or more", recipe.data.train)
     plain = recipe.data.model_copy(update={"format": "auto", "labels": ""})
     found = document_source(plain, pool, is_labeled=False)
-    given = [(_text(document), document.labels[0]) for document in examples]
-    known, read = {text for text, _ in given}, (_text(document) for document in found if not document.is_empty)
+    given = [(document.texts[0], document.labels[0]) for document in examples]
+    known, read = {text for text, _ in given}, (document.texts[0] for document in found if not document.is_empty)
     texts = list(dict.fromkeys(text for text in read if text not in known))
     if not texts:
         raise DataError("has no text that is not an example", pool)
@@ -64,10 +63,6 @@ def begun(
     for text, row in zip([*(text for text, _ in given), *texts], [*certain.tolist(), *shares.tolist()], strict=True):
         probabilities = {name: float(f"{share:.6g}") for name, share in zip(names, row, strict=True)}
         yield json.dumps({"text": text, "probabilities": probabilities}, ensure_ascii=False) + "\n"
-
-
-def _text(document: Document) -> str:
-    return document.texts[0]
 
 
 def shares_of(

@@ -83,14 +83,12 @@ def static_student(
 
 
 def principal_components(vectors: Float[NDArray[np.float32], "V D"], d: int) -> tuple[NDArray[np.float64], float]:
-    """The coordinates (V, d) of vectors on the d directions of their largest variance, and the share of it that they
-    have. The largest number of a direction is positive.
-    """
+    """Return the first d principal components (V, d) of vectors, and the share of the variance that they have."""
     centered = vectors.astype(np.float64)
     centered -= centered.mean(0)
     variances, directions = np.linalg.eigh(centered.T @ centered)
     kept = directions[:, : -d - 1 : -1]
-    kept = kept * np.sign(kept[np.abs(kept).argmax(0), np.arange(d)])
+    kept = kept * np.sign(kept[np.abs(kept).argmax(0), np.arange(d)])  # the largest is positive
     share = float(variances[-d:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
     return centered @ kept, share
 

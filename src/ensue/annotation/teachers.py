@@ -58,9 +58,7 @@ class Example(NamedTuple):
 
 
 class Teacher(NamedTuple):
-    """The labels, or tags of words, that a teacher gives, and what it says: of each example a matrix (N, K), with one
-    row, or one for each word.
-    """
+    """A teacher: names of its labels or tags, and for each example probabilities (N, K), one row a text or word."""
 
     names: Sequence[str]
     answers: Callable[[Sequence[Example]], Iterator[Numbers]]
@@ -371,9 +369,7 @@ def _mixed(
     gold: float,
     temperature: float,
 ) -> Iterator[dict[str, Any]]:
-    """The line of each example with its labels, or the teachers' most probable ones, and the probabilities that are
-    learned.
-    """
+    """Yield the line of each example: its labels, or else the teachers' best ones, and the target probabilities."""
     for example, told in zip(examples, answers, strict=True):
         shares, labels = softened(np.array(told), temperature).mean(0), example.labels
         if labels:

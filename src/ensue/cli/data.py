@@ -5,18 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from ensue.cli.options import (
-    EncodingOption,
-    OneThreadOption,
-    OverwriteOption,
-    SettingsOption,
-    TrainOption,
-    ValidOption,
-    quoted,
-    say,
-)
+from ensue.cli import options as cli
 from ensue.cli.training import recipe_of
 from ensue.console.output import importing_torch
 from ensue.data.files import one_location
@@ -26,19 +17,19 @@ from ensue.outputs import Access
 
 def data(
     paths: Annotated[
-        list[str], typer.Argument(help="Data: files, folders or globs; or two files: train.en,train.de."), Access.DATA
+        list[str], Argument(help="Data: files, folders or globs; or two files: train.en,train.de."), Access.DATA
     ],
-    format: Annotated[str | None, typer.Option(help="The format; default: by name and first lines.")] = None,
-    words: Annotated[str, typer.Option(help="The column or key of the words, or of the text.")] = "",
-    labels: Annotated[str, typer.Option(help="The column or key of the labels.")] = "",
-    sources: Annotated[str, typer.Option(help="Of pairs: the columns, keys or language of the source.")] = "",
-    targets: Annotated[str, typer.Option(help="Of pairs: those of the target.")] = "",
+    format: Annotated[str | None, Option(help="The format; default: by name and first lines.")] = None,
+    words: Annotated[str, Option(help="The column or key of the words, or of the text.")] = "",
+    labels: Annotated[str, Option(help="The column or key of the labels.")] = "",
+    sources: Annotated[str, Option(help="Of pairs: the columns, keys or language of the source.")] = "",
+    targets: Annotated[str, Option(help="Of pairs: those of the target.")] = "",
     against: Annotated[
         list[str] | None,
-        typer.Option(help="Of pairs: a test, to see what of it is also in the data; may be repeated."),
+        Option(help="Of pairs: a test, to see what of it is also in the data; may be repeated."),
         Access.DATA,
     ] = None,
-    encoding: EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = "utf-8",
 ) -> None:
     """Show what a file is taken for, its labels, its first error. It also names the command that trains on the file."""
     from ensue.console.data_summary import show_data
@@ -51,21 +42,18 @@ def data(
 
 def prepare(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts."), Access.RECIPE
+        str | None, Argument(help="A recipe's name or a TOML file; its tokenizer counts."), Access.RECIPE
     ] = None,
-    train: TrainOption = None,
-    valid: ValidOption = None,
+    train: cli.TrainOption = None,
+    valid: cli.ValidOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder of the ids; labeled data are kept in the cache."), Access.OUT_FOLDER
+        Path | None, Option(help="The folder of the ids; labeled data are kept in the cache."), Access.OUT_FOLDER
     ] = None,
-    column: Annotated[
-        str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")
-    ] = "",
-    settings: SettingsOption = None,
-    processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that make ids or read labeled data.")] = 1,
-    shard_tokens: Annotated[int, typer.Option(min=1, help="Ids of a shard, and those to the end of a piece.")] = 1
-    << 28,
-    check: Annotated[bool, typer.Option("--check", help="Read all shards in --out and compare checksums.")] = False,
+    column: Annotated[str, Option(help="The column of Parquet files or data sets, or the key of JSON lines.")] = "",
+    settings: cli.SettingsOption = None,
+    processes: Annotated[int, Option(min=1, max=1024, help="Processes that make ids or read labeled data.")] = 1,
+    shard_tokens: Annotated[int, Option(min=1, help="Ids of a shard, and those to the end of a piece.")] = 1 << 28,
+    check: Annotated[bool, Option("--check", help="Read all shards in --out and compare checksums.")] = False,
 ) -> None:
     """Make ids of a text once, or read labeled data. Later trainings begin with what is there."""
     if check:
@@ -73,7 +61,7 @@ def prepare(
             raise EnsueError("--check needs --out, the folder of the ids")
         from ensue.data.corpus.prepared import Prepared
 
-        say(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
+        cli.say(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
         return
     if recipe is None:
         raise EnsueError("which recipe? `ensue recipes` lists them; only --check needs none")
@@ -87,19 +75,19 @@ def prepare(
             raise EnsueError(
                 "labeled data are kept in the cache (ENSUE_CACHE), and data.* names columns: no --out here"
             )
-        say(prepare_examples(chosen, processes=processes))
+        cli.say(prepare_examples(chosen, processes=processes))
         return
     if out is None:
         raise EnsueError("--out names the folder of the ids")
-    prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, say=say)
-    say(f"{out} is complete; try\n  ensue train {quoted(recipe)} --train {quoted(out)} --out run")
+    prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, say=cli.say)
+    cli.say(f"{out} is complete; try\n  ensue train {cli.quoted(recipe)} --train {cli.quoted(out)} --out run")
 
 
 def cache(
     older_than: Annotated[
-        str | None, typer.Option(help="Remove files that were not used for this long: 30d, 12h, 2w.")
+        str | None, Option(help="Remove files that were not used for this long: 30d, 12h, 2w.")
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all files of the cache.")] = False,
+    clear: Annotated[bool, Option("--clear", help="Remove all files of the cache.")] = False,
 ) -> None:
     """Show or remove the files of the cache. All of them can be made again: ids, tokenizers, compiled cells."""
     from ensue.console.cache import clear_cache, show_cache
@@ -110,33 +98,29 @@ def cache(
 
 
 def machine(
-    renew: Annotated[bool, typer.Option("--renew", help="Measure again.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    renew: Annotated[bool, Option("--renew", help="Measure again.")] = False,
+    as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Show how this machine computes fastest. It is measured once, at the first training, and kept for all runs."""
     from ensue.console.tables import machine_json, show_machine
     from ensue.training.machine import machine_profile
 
-    profile = machine_profile(say, renew=renew)
+    profile = machine_profile(cli.say, renew=renew)
     print(machine_json(profile)) if as_json else show_machine(profile)
 
 
 def gradients(
     encoders: Annotated[
-        list[str] | None, typer.Argument(help="Names of encoders; default: elman, lstm, gru, clockwork, mingru.")
+        list[str] | None, Argument(help="Names of encoders; default: elman, lstm, gru, clockwork, mingru.")
     ] = None,
-    positions: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Positions from the first symbol to the recall.")
-    ] = 200,
-    out: Annotated[Path, typer.Option(help="The picture to write: .png or .svg."), Access.OUT_FILE] = Path(
-        "gradients.png"
-    ),
-    overwrite: OverwriteOption = False,
-    steps: Annotated[int, typer.Option(min=0, max=1_000_000, help="Training steps; 0: no training.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
-    d_model: Annotated[int, typer.Option(min=1, max=10_000, help="Features of the state.")] = 64,
-    threads: OneThreadOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with every norm.")] = False,
+    positions: Annotated[int, Option(min=1, max=100_000, help="Positions from the first symbol to the recall.")] = 200,
+    out: Annotated[Path, Option(help="The picture to write: .png or .svg."), Access.OUT_FILE] = Path("gradients.png"),
+    overwrite: cli.OverwriteOption = False,
+    steps: Annotated[int, Option(min=0, max=1_000_000, help="Training steps; 0: no training.")] = 1000,
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
+    d_model: Annotated[int, Option(min=1, max=10_000, help="Features of the state.")] = 64,
+    threads: cli.OneThreadOption = None,
+    as_json: Annotated[bool, Option("--json", help="One JSON object on stdout, with every norm.")] = False,
 ) -> None:
     """Measure how far gradients reach back in recurrent encoders. On a copy task, before and after training."""
     with importing_torch():
@@ -146,4 +130,4 @@ def gradients(
         encoders or [], out, positions=positions, steps=steps, seed=seed, d_model=d_model, threads=threads or 1,
         as_json=as_json,
     )  # fmt: skip
-    say(f"wrote {out}")
+    cli.say(f"wrote {out}")

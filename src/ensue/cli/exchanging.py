@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from ensue.cli.options import (
-    DeviceOption,
-    OneThreadOption,
-    OverwriteOption,
-    PrecisionOption,
-    RunArgument,
-    load_for,
-    say,
-    taken_adaptation,
-    with_settings,
-)
+from ensue.cli import options as cli
 from ensue.console.output import importing_torch, mistake
 from ensue.errors import EnsueError, in_one_line
 from ensue.models.adaptation import Adaptation
@@ -31,14 +22,14 @@ from ensue.outputs import Access
 def import_(
     path: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="A published model: a directory of transformers or sentence-transformers, hf:NAME of one on the hub, "
             "or a file of vectors."
         ),
         Access.RUN,
     ],
-    out: Annotated[Path, typer.Option(help="The run directory to make."), Access.OUT_FOLDER],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
+    out: Annotated[Path, Option(help="The run directory to make."), Access.OUT_FOLDER],
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace a run that is there.")] = False,
 ) -> None:
     """Make a run of a published model."""
     with importing_torch():
@@ -46,18 +37,16 @@ def import_(
 
     imported = import_run(path, out, overwrite=overwrite)
     for note in imported.notes:
-        say(note)
-    say(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.what}")
+        cli.say(note)
+    cli.say(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.what}")
 
 
 def push(
-    run: RunArgument,
-    name: Annotated[str, typer.Argument(help="The repository of the hub, OWNER/NAME.")],
-    license: Annotated[
-        str, typer.Option(help="Its license, such as mit or cc-by-4.0; default: that of the card.")
-    ] = "",
-    language: Annotated[str, typer.Option(help="Its language, such as en.")] = "",
-    private: Annotated[bool, typer.Option("--private", help="Only you may see a new repository.")] = False,
+    run: cli.RunArgument,
+    name: Annotated[str, Argument(help="The repository of the hub, OWNER/NAME.")],
+    license: Annotated[str, Option(help="Its license, such as mit or cc-by-4.0; default: that of the card.")] = "",
+    language: Annotated[str, Option(help="Its language, such as en.")] = "",
+    private: Annotated[bool, Option("--private", help="Only you may see a new repository.")] = False,
 ) -> None:
     """Upload a model, with its card, to the hub of Hugging Face."""
     from ensue.runs.hub import found_run
@@ -71,23 +60,25 @@ def push(
     if not license and sys.stdin.isatty() and not license_of(run):
         license = typer.prompt("The license of this model, such as mit or cc-by-4.0", err=True)
     location = pushed(run, name, license=license, language=language, private=private)
-    say(f"uploaded {location}; try\n  HF_HUB_OFFLINE=0 ensue {next(iter(RunDirectory(run).entry.commands))} {location}")
+    cli.say(
+        f"uploaded {location}; try\n  HF_HUB_OFFLINE=0 ensue {next(iter(RunDirectory(run).entry.commands))} {location}"
+    )
 
 
 def export(
-    run: RunArgument,
+    run: cli.RunArgument,
     format: Annotated[
         str,
-        typer.Option(
+        Option(
             help="huggingface, sentence-transformers, onnx, c, web; word vectors: word2vec, word2vec-binary, fasttext."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The directory or file to write."), Access.OUT_FOLDER],
-    overwrite: OverwriteOption = False,
-    int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
-    embed: Annotated[bool, typer.Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
-    precision: Annotated[str, typer.Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
-    threads: OneThreadOption = None,
+    out: Annotated[Path, Option(help="The directory or file to write."), Access.OUT_FOLDER],
+    overwrite: cli.OverwriteOption = False,
+    int8: Annotated[bool, Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
+    embed: Annotated[bool, Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
+    precision: Annotated[str, Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
+    threads: cli.OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
     from ensue.runs.hub import found_run
@@ -98,38 +89,38 @@ def export(
         from ensue.runs.directory import RunDirectory
     is_plain = (int8, embed, precision) == (False, False, "f32")
     if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
-        load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
+        cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
     else:
         for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):
-            say(note)
-    say(f"wrote {out}")
+            cli.say(note)
+    cli.say(f"wrote {out}")
 
 
 PACKAGES = ("starlette", "h11", "prometheus_client")
 
 
-@with_settings(Adaptation, after="drain_seconds")
+@cli.with_settings(Adaptation, after="drain_seconds")
 def serve(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run directories, or hf:NAME; their names are the models' ids."), Access.RUN
+        list[Path], Argument(help="Run directories, or hf:NAME; their names are the models' ids."), Access.RUN
     ],
-    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8000,
+    host: Annotated[str, Option(help="The address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8000,
     key: Annotated[
-        str | None, typer.Option(envvar="ENSUE_KEY", help="Clients have to know this key; default: none is needed.")
+        str | None, Option(envvar="ENSUE_KEY", help="Clients have to know this key; default: none is needed.")
     ] = None,
     trusted_host: Annotated[
-        list[str] | None, typer.Option(help="Another name under which clients know this server; may be repeated.")
+        list[str] | None, Option(help="Another name under which clients know this server; may be repeated.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, max=256, help="Processes, for several cores.")] = 1,
-    rows: Annotated[int, typer.Option(min=1, max=4096, help="Texts of a model that are written together.")] = 64,
-    places: Annotated[int, typer.Option(min=1, help="Texts that are answered or wait; more are refused.")] = 1024,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens that a client may ask for.")] = 65536,
-    request_seconds: Annotated[float, typer.Option(min=0.1, help="The longest time of an answer.")] = 300.0,
-    drain_seconds: Annotated[float, typer.Option(min=0, help="The time for open answers after SIGTERM.")] = 30.0,
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    processes: Annotated[int, Option(min=1, max=256, help="Processes, for several cores.")] = 1,
+    rows: Annotated[int, Option(min=1, max=4096, help="Texts of a model that are written together.")] = 64,
+    places: Annotated[int, Option(min=1, help="Texts that are answered or wait; more are refused.")] = 1024,
+    max_tokens: Annotated[int, Option(min=1, help="The most tokens that a client may ask for.")] = 65536,
+    request_seconds: Annotated[float, Option(min=0.1, help="The longest time of an answer.")] = 300.0,
+    drain_seconds: Annotated[float, Option(min=0, help="The time for open answers after SIGTERM.")] = 30.0,
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
     **adaptation: Any,
 ) -> None:
     """Serve models over HTTP."""
@@ -158,7 +149,7 @@ def serve(
         run_server(
             runs, sock, host=host, device=device, threads=threads or 1, precision=precision, key=key,
             hosts=trusted_host or [], limits=limits, has_sessions=processes == 1,
-            adaptation=taken_adaptation(adaptation),
+            adaptation=cli.taken_adaptation(adaptation),
         )  # fmt: skip
 
     if processes == 1:

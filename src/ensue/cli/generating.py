@@ -6,21 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from ensue.arguments import settings_of
-from ensue.cli.options import (
-    DeviceOption,
-    EncodingOption,
-    OneThreadOption,
-    OverwriteOption,
-    PrecisionOption,
-    RunArgument,
-    ShardOption,
-    load_for,
-    say,
-    taken_adaptation,
-    with_settings,
-)
+from ensue.cli import options as cli
 from ensue.data.files import one_location
 from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
@@ -32,48 +21,47 @@ SEARCHING = ("n_best", "no_repeat_ngram")
 OF_ALL = ("run", "device", "threads", "precision")
 
 
-@with_settings(Adaptation, after="samples")
-@with_settings(Sampling, after="max_tokens")
+@cli.with_settings(Adaptation, after="samples")
+@cli.with_settings(Sampling, after="max_tokens")
 def generate(
     context: typer.Context,
-    run: RunArgument,
+    run: cli.RunArgument,
     prompt: Annotated[
         str,
-        typer.Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on."),
+        Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on."),
         Access.FILE,
     ] = "",
-    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same.")] = None,
-    samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
-    frames: Annotated[int, typer.Option(min=1, max=1_000_000, help="For frames: how many to write.")] = 100,
+    max_tokens: Annotated[int, Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
+    seed: Annotated[int | None, Option(min=0, max=2**63 - 1, help="The same seed writes the same.")] = None,
+    samples: Annotated[int, Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
+    frames: Annotated[int, Option(min=1, max=1_000_000, help="For frames: how many to write.")] = 100,
     out: Annotated[
         Path | None,
-        typer.Option(help="For frames and images: the file to write, in the format of its suffix."),
+        Option(help="For frames and images: the file to write, in the format of its suffix."),
         Access.OUT_FILE,
     ] = None,
-    overwrite: OverwriteOption = False,
+    overwrite: cli.OverwriteOption = False,
     beams: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000, help="Draw nothing: search for the most probable text with N beams."),
+        int | None, Option(min=1, max=10_000, help="Draw nothing: search for the most probable text with N beams.")
     ] = None,
-    n_best: Annotated[int, typer.Option(min=1, max=10_000, help="With --beams: the number of texts.")] = 1,
+    n_best: Annotated[int, Option(min=1, max=10_000, help="With --beams: the number of texts.")] = 1,
     no_repeat_ngram: Annotated[
-        int, typer.Option(min=0, max=1_000_000, help="With --beams: write no N tokens in a row twice.")
+        int, Option(min=0, max=1_000_000, help="With --beams: write no N tokens in a row twice.")
     ] = 0,
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
     **sampling: Any,
 ) -> None:
     """Write what a model generates. Text appears as it is sampled; frames and images go into a file (--out)."""
     check_options(context, is_search=beams is not None)
     given = {name: context.params[name] for name in context.params if name not in OF_ALL and is_given(context, name)}
-    pipeline = load_for("generate", run, device, threads, precision, **given)
-    adaptation = taken_adaptation(sampling)
+    pipeline = cli.load_for("generate", run, device, threads, precision, **given)
+    adaptation = cli.taken_adaptation(sampling)
     if pipeline.generates_files:
         if out is None:
             raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
-        say(pipeline.generate_into(**given))
+        cli.say(pipeline.generate_into(**given))
         return
     if adaptation:
         pipeline = pipeline.with_adaptation(**adaptation)
@@ -124,38 +112,34 @@ def show_found(begin: str, found: list[Any]) -> None:
 
 
 def embed(
-    run: RunArgument,
+    run: cli.RunArgument,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts, one on a line: files, folders, globs or a pipe; default: stdin."),
+        Argument(help="Texts, one on a line: files, folders, globs or a pipe; default: stdin."),
         Access.TEXTS,
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="A file to write: .npy, .jsonl; of words also .txt, .vec, .bin."),
-        Access.OUT_FILE,
+        Path | None, Option(help="A file to write: .npy, .jsonl; of words also .txt, .vec, .bin."), Access.OUT_FILE
     ] = None,
-    overwrite: OverwriteOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text.")] = False,
+    overwrite: cli.OverwriteOption = False,
+    as_json: Annotated[bool, Option("--json", help="A JSON line for each text.")] = False,
     pooling: Annotated[
-        str | None, typer.Option(help="From the vectors of a text to one: mean, first, last, max; default: mean.")
+        str | None, Option(help="From the vectors of a text to one: mean, first, last, max; default: mean.")
     ] = None,
-    layer: Annotated[
-        int | None, typer.Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")
-    ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Numbers of 16 bits in a .npy file.")] = False,
-    shard: ShardOption = None,
-    encoding: EncodingOption = "utf-8",
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    layer: Annotated[int | None, Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")] = None,
+    half: Annotated[bool, Option("--half", help="Numbers of 16 bits in a .npy file.")] = False,
+    shard: cli.ShardOption = None,
+    encoding: cli.EncodingOption = "utf-8",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
 ) -> None:
     """Give the vector of each text."""
     if half and (out is None or out.suffix != ".npy"):
         raise EnsueError("--half is for vectors in a file: --out FILE.npy")
     options: dict[str, Any] = {"pooling": pooling, "layer": layer}
     given = {name: value for name, value in options.items() if value is not None}
-    pipeline = load_for("embed", run, device, threads, precision, **given)
+    pipeline = cli.load_for("embed", run, device, threads, precision, **given)
     from ensue.console.vectors import embedded, in_half, text_line
     from ensue.data.vector_files import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
@@ -164,39 +148,39 @@ def embed(
     rows = embedded(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
     if out is not None:
         written = ((text, in_half(text, vector)) for text, vector in rows) if half else rows
-        say(f"wrote {write_vectors(out, written):,} vectors to {out}")
+        cli.say(f"wrote {write_vectors(out, written):,} vectors to {out}")
         return
     for row in rows:
         print(json_line(*row) if as_json else text_line(row), flush=True)
 
 
 def neighbors(
-    run: RunArgument,
-    text: Annotated[str, typer.Argument(help="A word or a text; none for --near-duplicates.")] = "",
+    run: cli.RunArgument,
+    text: Annotated[str, Argument(help="A word or a text; none for --near-duplicates.")] = "",
     among: Annotated[
         list[str] | None,
-        typer.Option("--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."),
+        Option("--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."),
         Access.DATA,
     ] = None,
     vectors: Annotated[
-        Path | None, typer.Option(help="Their vectors, which embed --out FILE.npy wrote."), Access.DATA
+        Path | None, Option(help="Their vectors, which embed --out FILE.npy wrote."), Access.DATA
     ] = None,
     near_duplicates: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Pairs of these texts with this cosine at least.")
+        float | None, Option(min=-1, max=1, help="Pairs of these texts with this cosine at least.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each.")] = False,
-    encoding: EncodingOption = "utf-8",
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    count: Annotated[int, Option(min=1, max=1_000_000, help="How many.")] = 10,
+    as_json: Annotated[bool, Option("--json", help="A JSON line for each.")] = False,
+    encoding: cli.EncodingOption = "utf-8",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
 ) -> None:
     """Show what has the most similar vectors."""
     if among is None and (vectors is not None or near_duplicates is not None):
         raise EnsueError("--vectors and --near-duplicates are for texts: --in TEXTS")
     if bool(text) == (near_duplicates is not None):
         raise EnsueError("expected a text whose neighbors are shown, or --near-duplicates")
-    pipeline = load_for("neighbors" if among is None else "embed", run, device, threads, precision)
+    pipeline = cli.load_for("neighbors" if among is None else "embed", run, device, threads, precision)
     from ensue.console.vectors import TextTable, neighbor_lines, pair_lines
 
     if among is None:

@@ -7,19 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from ensue.cli.options import (
-    DeviceOption,
-    EncodingOption,
-    OneThreadOption,
-    SettingsOption,
-    TestOption,
-    ThreadsOption,
-    TrainOption,
-    ValidOption,
-    quoted,
-    say,
-)
+from ensue.cli import options as cli
 from ensue.cli.training import recipe_of
 from ensue.console.output import importing_torch
 from ensue.outputs import Access
@@ -27,18 +17,18 @@ from ensue.processor import keep_freed_memory
 
 
 def search(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file."), Access.RECIPE],
-    space: Annotated[Path, typer.Option(help="A TOML file with ranges and choices of keys."), Access.DATA],
-    trials: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many trials in all.")],
-    out: Annotated[Path, typer.Option(help="The folder of the search; one that is there goes on."), Access.OUT_FOLDER],
-    train: TrainOption = None,
-    valid: ValidOption = None,
-    test: TestOption = None,
-    settings: SettingsOption = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The seed of the search.")] = 0,
-    prune: Annotated[bool, typer.Option("--prune/--no-prune", help="End trials that are worse than most.")] = True,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    recipe: Annotated[str, Argument(help="A recipe's name or a TOML file."), Access.RECIPE],
+    space: Annotated[Path, Option(help="A TOML file with ranges and choices of keys."), Access.DATA],
+    trials: Annotated[int, Option(min=1, max=1_000_000, help="How many trials in all.")],
+    out: Annotated[Path, Option(help="The folder of the search; one that is there goes on."), Access.OUT_FOLDER],
+    train: cli.TrainOption = None,
+    valid: cli.ValidOption = None,
+    test: cli.TestOption = None,
+    settings: cli.SettingsOption = None,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="The seed of the search.")] = 0,
+    prune: Annotated[bool, Option("--prune/--no-prune", help="End trials that are worse than most.")] = True,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
 ) -> None:
     """Find the best values of a recipe by many runs."""
     from ensue.search.space import read_space
@@ -53,29 +43,29 @@ def search(
     keep_freed_memory()
     ended = searched(
         chosen, known, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
-        told=lambda result: say(trial_line(result)), device=device, threads=threads,
+        told=lambda result: cli.say(trial_line(result)), device=device, threads=threads,
     )  # fmt: skip
     if not ended:
-        say(f"saved; the same command goes on with {quoted(out)}")
+        cli.say(f"saved; the same command goes on with {cli.quoted(out)}")
         raise typer.Exit(130)
-    if (out / "best.toml").exists():
-        say(f"wrote {out}: README.md, search.png, best.toml; try\n  ensue train {quoted(out / 'best.toml')} --out best")
+    if (best := out / "best.toml").exists():
+        cli.say(f"wrote {out}: README.md, search.png, best.toml; try\n  ensue train {cli.quoted(best)} --out best")
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of one task, or hf:NAME."), Access.RUN],
+    runs: Annotated[list[Path], Argument(help="Run directories of one task, or hf:NAME."), Access.RUN],
     test: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Data that all runs are scored on; default: those that their recipes have in common; may be repeated."
         ),
         Access.DATA,
     ] = None,
-    format: Annotated[str, typer.Option(help="The format of labeled data; default: by name and first lines.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    encoding: EncodingOption = "utf-8",
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
+    format: Annotated[str, Option(help="The format of labeled data; default: by name and first lines.")] = "",
+    as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
+    encoding: cli.EncodingOption = "utf-8",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
 ) -> None:
     """Put runs of one task side by side."""
     from ensue.runs.hub import found_run
@@ -90,5 +80,5 @@ def compare(
     torch.set_num_threads(threads or 1)
     found = compared(runs, test=test or "", encoding=encoding, device=device, format=format)
     for note in found.notes:
-        say(f"note: {note}")
+        cli.say(f"note: {note}")
     print(json.dumps(found.as_json()) if as_json else "\n".join(comparison_lines(found)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
-import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 
 from ensue.arguments import Setting, by_option_names, settings_of
@@ -29,49 +29,47 @@ from ensue.outputs import Access, check_outputs, check_streams
 from ensue.processor import Precision
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RunArgument = Annotated[Path, typer.Argument(help="A run directory, or hf:NAME of the hub."), Access.RUN]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+RunArgument = Annotated[Path, Argument(help="A run directory, or hf:NAME of the hub."), Access.RUN]
+DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine).")
+    int | None, Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine).")
 ]
-OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
+OneThreadOption = Annotated[int | None, Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
-    Precision, typer.Option(help="bfloat16: layers multiply in it, faster where the processor has it.")
+    Precision, Option(help="bfloat16: layers multiply in it, faster where the processor has it.")
 ]
 VectorsOption = Annotated[
-    Path | None, typer.Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA
+    Path | None, Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA
 ]
 WithOption = Annotated[
     list[Path] | None,
-    typer.Option("--with", help="Another run with the same tokens, to decide together; may be repeated."),
+    Option("--with", help="Another run with the same tokens, to decide together; may be repeated."),
     Access.RUN,
 ]
 OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files that are there, also those that ensue did not write.")
+    bool, Option("--overwrite", help="Replace files that are there, also those that ensue did not write.")
 ]
 ShardOption = Annotated[
     str | None,
-    typer.Option(metavar="i/N", help="Part i of N, from 1/N to N/N: what all say, one after the other, is the whole."),
+    Option(metavar="i/N", help="Part i of N, from 1/N to N/N: what all say, one after the other, is the whole."),
 ]
 Places = list[str] | None
 TrainOption = Annotated[
-    Places, typer.Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
+    Places, Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
 ValidOption = Annotated[
-    Places, typer.Option(help="Validation data; default: a tenth of the training data; may be repeated."), Access.DATA
+    Places, Option(help="Validation data; default: a tenth of the training data; may be repeated."), Access.DATA
 ]
-TestOption = Annotated[Places, typer.Option(help="Test data, scored once at the end; may be repeated."), Access.DATA]
+TestOption = Annotated[Places, Option(help="Test data, scored once at the end; may be repeated."), Access.DATA]
 PoolOption = Annotated[
-    Places, typer.Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
+    Places, Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
-    ),
+    Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."),
     Access.SETTINGS,
 ]
-EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
+EncodingOption = Annotated[str, Option(help="Encoding of the text.")]
 
 
 class OnceCommand(TyperCommand):
@@ -156,7 +154,7 @@ def _option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
     option, default = setting.option, None if of_run else setting.default
     help = f"{option.help.removesuffix('.')}; default: the run's." if of_run else option.help
     bounds: dict[str, Any] = {"min": option.least, "max": option.most} if of_run else {}
-    kind: Any = Annotated[setting.kind | None if default is None else setting.kind, typer.Option(help=help, **bounds)]
+    kind: Any = Annotated[setting.kind | None if default is None else setting.kind, Option(help=help, **bounds)]
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(option.name or name, keyword, default=default, annotation=kind)
 

@@ -11,6 +11,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from ensue.cli.annotating import choose, doubt
 from ensue.cli.data import cache, data, gradients, machine, prepare
@@ -70,7 +71,7 @@ def _version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -78,9 +79,7 @@ def _options(
 
 @functools.cache
 def command_line(named: str | None = None) -> typer.Typer:
-    """The command line, with all that its commands understand. If one is named, the others are only listed: what they
-    understand takes a tenth of a second to read.
-    """
+    """Return the command line; if a command is named, only its options are read, since reading all takes 0.1 s."""
     found = typer.Typer(
         name="ensue", help="Train small sequence models on your own data, use them, and look inside.",
         no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,

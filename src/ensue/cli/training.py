@@ -7,19 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from ensue.cli.options import (
-    DeviceOption,
-    Places,
-    PoolOption,
-    SettingsOption,
-    TestOption,
-    ThreadsOption,
-    TrainOption,
-    ValidOption,
-    quoted,
-    say,
-)
+from ensue.cli import options as cli
 from ensue.cli.processes import among_processes
 from ensue.console.output import importing_torch
 from ensue.data.files import one_location
@@ -35,20 +25,20 @@ if TYPE_CHECKING:
 
 def quickstart(
     text: Annotated[
-        Path | None, typer.Argument(help="A text file; default: English text that Python carries."), Access.DATA
+        Path | None, Argument(help="A text file; default: English text that Python carries."), Access.DATA
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ..."), Access.OUT_FOLDER
+        Path | None, Option(help="The run directory; default: quickstart, quickstart-2, ..."), Access.OUT_FOLDER
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Seconds of training.")] = 40,
-    threads: ThreadsOption = None,
+    seconds: Annotated[float, Option(min=1, help="Seconds of training.")] = 40,
+    threads: cli.ThreadsOption = None,
 ) -> None:
     """Train a small language model in about a minute. It shows what the model writes, and commands to try next."""
     from ensue.quickstart import default_run, python_text
 
     if text is None:
         text_of_python, origin = python_text()
-        say(f"training on English that Python carries: {origin}")
+        cli.say(f"training on English that Python carries: {origin}")
     source = str(text_of_python if text is None else text)
     recipe = recipe_of("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=[source])
     run = out or default_run()
@@ -58,38 +48,36 @@ def quickstart(
     _exit_if_interrupted(outcome, run)
     _show_samples(run, 2)
     curve = f"The learning curve is {run / 'curve.png'}, the" if (run / "curve.png").exists() else "The"
-    say(
+    cli.say(
         f"\n{curve} model card {run / 'README.md'}. Try next:\n"
-        f'  ensue generate {quoted(run)} --prompt "The " --temperature 0.7\n'
-        f"  ensue score {quoted(run)} {quoted(source)}\n"
-        f"  ensue train char-lstm --train {quoted(source)} --out longer"
+        f'  ensue generate {cli.quoted(run)} --prompt "The " --temperature 0.7\n'
+        f"  ensue score {cli.quoted(run)} {cli.quoted(source)}\n"
+        f"  ensue train char-lstm --train {cli.quoted(source)} --out longer"
     )
 
 
 def train(
     recipe: Annotated[
-        str | None,
-        typer.Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed."),
-        Access.RECIPE,
+        str | None, Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed."), Access.RECIPE
     ] = None,
-    train: TrainOption = None,
-    valid: ValidOption = None,
-    test: TestOption = None,
-    out: Annotated[Path | None, typer.Option(help="The run directory; training needs it."), Access.OUT_FOLDER] = None,
-    settings: SettingsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    train: cli.TrainOption = None,
+    valid: cli.ValidOption = None,
+    test: cli.TestOption = None,
+    out: Annotated[Path | None, Option(help="The run directory; training needs it."), Access.OUT_FOLDER] = None,
+    settings: cli.SettingsOption = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --out.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
     track: Annotated[
         list[str] | None,
-        typer.Option(metavar="TRACKER", help="Keep the reports also as csv, tensorboard or wandb; may be repeated."),
+        Option(metavar="TRACKER", help="Keep the reports also as csv, tensorboard or wandb; may be repeated."),
     ] = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Processes on this machine that train together; default: 1.")
+        int | None, Option(min=1, max=1024, help="Processes on this machine that train together; default: 1.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=1, max=1e6, help="Seconds after which a process that does not answer ends the run.")
+        float, Option(min=1, max=1e6, help="Seconds after which a process that does not answer ends the run.")
     ] = 600,
 ) -> None:
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
@@ -108,31 +96,27 @@ def train(
     if speaks:
         _exit_if_interrupted(outcome, out)
         files = ", ".join(name for name in ("curve.png", "README.md") if (out / name).exists())
-        say(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
+        cli.say(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
 
 
 def distill(
-    teachers: Annotated[
-        list[str], typer.Argument(help="Runs of classifiers or taggers, or files of answers."), Access.RUN
-    ],
-    recipe: Annotated[str, typer.Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
-    out: Annotated[Path, typer.Option(help="The student's run directory; its data are beside it."), Access.OUT_FOLDER],
-    train: TrainOption = None,
-    pool: PoolOption = None,
-    valid: ValidOption = None,
-    test: TestOption = None,
+    teachers: Annotated[list[str], Argument(help="Runs of classifiers or taggers, or files of answers."), Access.RUN],
+    recipe: Annotated[str, Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
+    out: Annotated[Path, Option(help="The student's run directory; its data are beside it."), Access.OUT_FOLDER],
+    train: cli.TrainOption = None,
+    pool: cli.PoolOption = None,
+    valid: cli.ValidOption = None,
+    test: cli.TestOption = None,
     gold: Annotated[
-        float, typer.Option(min=0, max=1, help="How much a text's own label counts; the teachers count the rest.")
+        float, Option(min=0, max=1, help="How much a text's own label counts; the teachers count the rest.")
     ] = 0.5,
-    temperature: Annotated[
-        float, typer.Option(min=0.01, max=100, help="The teachers' logits are divided by it.")
-    ] = 1.0,
-    settings: SettingsOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    temperature: Annotated[float, Option(min=0.01, max=100, help="The teachers' logits are divided by it.")] = 1.0,
+    settings: cli.SettingsOption = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
 ) -> None:
     """Train a small model on what larger ones say. Go on with: ensue train --resume --out OUT"""
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
@@ -141,19 +125,17 @@ def distill(
 
 
 def begin(
-    examples: Annotated[
-        str, typer.Argument(help="A few texts of each label, about eight: a file with labels."), Access.DATA
-    ],
-    pool: Annotated[str, typer.Argument(help="Texts without labels: a file, a folder or a glob."), Access.DATA],
-    vectors: Annotated[Path, typer.Option(help="A run that gives vectors of texts."), Access.RUN],
-    out: Annotated[Path, typer.Option(help="The run directory; its data are beside it."), Access.OUT_FOLDER],
-    recipe: Annotated[str, typer.Option(help="The recipe of the classifier."), Access.RECIPE] = "classify-bag",
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
-    test: TestOption = None,
-    settings: SettingsOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    examples: Annotated[str, Argument(help="A few texts of each label, about eight: a file with labels."), Access.DATA],
+    pool: Annotated[str, Argument(help="Texts without labels: a file, a folder or a glob."), Access.DATA],
+    vectors: Annotated[Path, Option(help="A run that gives vectors of texts."), Access.RUN],
+    out: Annotated[Path, Option(help="The run directory; its data are beside it."), Access.OUT_FOLDER],
+    recipe: Annotated[str, Option(help="The recipe of the classifier."), Access.RECIPE] = "classify-bag",
+    count: Annotated[int, Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
+    test: cli.TestOption = None,
+    settings: cli.SettingsOption = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
 ) -> None:
     """Make a classifier of a few examples and many texts."""
     seen = recipe_of(recipe, settings or [], train=[examples])
@@ -184,7 +166,7 @@ def _learn(
     if student is not None:
         outcome = _train(student, out, resume=False, overwrite=overwrite, device=device, threads=threads)
         _exit_if_interrupted(outcome, out)
-    say(f"wrote {out}; try\n  {first_use(recipe.task, out)}")
+    cli.say(f"wrote {out}; try\n  {first_use(recipe.task, out)}")
 
 
 def _data_of(recipe: str) -> str:
@@ -221,11 +203,11 @@ def first_use(task: str, run: Path) -> str:
         file = " --out FILE" if pipeline.generates_files else ""
     else:
         file = " FILE" if pipeline.reads_frames else ""
-    return f"ensue {command} {quoted(run)}{file}"
+    return f"ensue {command} {cli.quoted(run)}{file}"
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this recipe with all its keys."), Access.RECIPE] = None,
+    name: Annotated[str | None, Argument(help="Show this recipe with all its keys."), Access.RECIPE] = None,
 ) -> None:
     """List the recipes that come with ensue, or show one."""
     from ensue.recipe import read_recipe, recipe_names
@@ -240,12 +222,12 @@ def recipes(
         try:
             known[each] = read_recipe(each)
         except EnsueError as error:  # of another package
-            say(str(error))
+            cli.say(str(error))
     show_recipes(known)
 
 
 def recipe_of(
-    name: str, settings: list[str], *, train: Places = None, valid: Places = None, test: Places = None
+    name: str, settings: list[str], *, train: cli.Places = None, valid: cli.Places = None, test: cli.Places = None
 ) -> Recipe:
     """The recipe of a name or a file, with these settings and paths."""
     from ensue.recipe import read_recipe
@@ -277,5 +259,5 @@ def _show_samples(run: Path, count: int) -> None:
 
 def _exit_if_interrupted(outcome: Outcome, run: Path) -> None:
     if outcome.reason == "interrupted":
-        say(f"saved at step {outcome.step:,}; go on with\n  ensue train --resume --out {quoted(run)}")
+        cli.say(f"saved at step {outcome.step:,}; go on with\n  ensue train --resume --out {cli.quoted(run)}")
         raise typer.Exit(130)

@@ -7,25 +7,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from ensue.cli.options import (
-    DeviceOption,
-    EncodingOption,
-    OneThreadOption,
-    OverwriteOption,
-    PrecisionOption,
-    RunArgument,
-    ShardOption,
-    VectorsOption,
-    WithOption,
-    behind_and_data,
-    load_for,
-    say,
-    taken_adaptation,
-    with_behind,
-    with_settings,
-)
+from ensue.cli import options as cli
 from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
@@ -33,62 +17,60 @@ from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
 
-@with_settings(Adaptation, after="as_json")
-@with_settings(BeamSearch, after="as_json", without=("n_best",), of_run=True)
+@cli.with_settings(Adaptation, after="as_json")
+@cli.with_settings(BeamSearch, after="as_json", without=("n_best",), of_run=True)
 def evaluate(
-    run: RunArgument,
+    run: cli.RunArgument,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             help="A text or labeled data: files, folders, globs. Behind a cutter, a tagger's run and then a treebank."
         ),
         Access.DATA,
     ] = None,
     minimal_pairs: Annotated[
-        Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green)."), Access.DATA
+        Path | None, Option(help="Score pairs of sentences (BLiMP, colorless_green)."), Access.DATA
     ] = None,
     similarity: Annotated[
-        Path | None, typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."), Access.DATA
+        Path | None, Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."), Access.DATA
     ] = None,
     senses: Annotated[
-        Path | None, typer.Option(help="Score senses of words, by the nearest examples (CoarseWSD-20)."), Access.DATA
+        Path | None, Option(help="Score senses of words, by the nearest examples (CoarseWSD-20)."), Access.DATA
     ] = None,
     word_in_context: Annotated[
         Path | None,
-        typer.Option(help="Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
+        Option(help="Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
         Access.DATA,
     ] = None,
     threshold_from: Annotated[
-        Path | None, typer.Option(help="Other pairs, for which the best threshold is looked for."), Access.DATA
+        Path | None, Option(help="Other pairs, for which the best threshold is looked for."), Access.DATA
     ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="The format of labeled data; default: by name and first lines.")
-    ] = None,
+    format: Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")] = None,
     draws: Annotated[
         int | None,
-        typer.Option(min=1, max=100_000, help="Of latent variables: draws for each example; several estimate -log p."),
+        Option(min=1, max=100_000, help="Of latent variables: draws for each example; several estimate -log p."),
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="Another run: test the difference by paired bootstrap."), Access.RUN
+        Path | None, Option(help="Another run: test the difference by paired bootstrap."), Access.RUN
     ] = None,
     errors: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Of a tagger: a table of the words whose label is wrong, to be written."),
+        Option(metavar="FILE", help="Of a tagger: a table of the words whose label is wrong, to be written."),
         Access.OUT_FILE,
     ] = None,
-    overwrite: OverwriteOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    others: WithOption = None,
-    vectors: VectorsOption = None,
-    encoding: EncodingOption = "utf-8",
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    overwrite: cli.OverwriteOption = False,
+    as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
+    others: cli.WithOption = None,
+    vectors: cli.VectorsOption = None,
+    encoding: cli.EncodingOption = "utf-8",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
     **search: Any,
 ) -> None:
     """Score a model on a text or on labeled data."""
-    adaptation = taken_adaptation(search)
-    behind, path = behind_and_data(paths)
+    adaptation = cli.taken_adaptation(search)
+    behind, path = cli.behind_and_data(paths)
     questions = {
         "minimal_pairs": minimal_pairs, "similarity": similarity, "senses": senses, "word_in_context": word_in_context
     }  # fmt: skip
@@ -102,11 +84,11 @@ def evaluate(
         for name, value in (("format", format), ("draws", draws), ("errors", errors), ("overwrite", overwrite or None))
         if value not in (None, "")
     }
-    pipeline = load_for(
+    pipeline = cli.load_for(
         "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
         adaptation=adaptation, compare=compare, threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
-    pipeline = with_behind("evaluate", pipeline, behind, device, threads, precision)
+    pipeline = cli.with_behind("evaluate", pipeline, behind, device, threads, precision)
     from ensue.console.tables import show_confusions, show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -124,65 +106,63 @@ def evaluate(
         return
     if compare is not None:
         given: dict[str, Any] = {"search": search, "adaptation": adaptation, "compare": compare}
-        options["compare"] = load_for("evaluate", compare, device, threads, precision, **given)
+        options["compare"] = cli.load_for("evaluate", compare, device, threads, precision, **given)
     scores = pipeline.evaluate(path, encoding=encoding, **options)
     for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
-        say(line)
+        cli.say(line)
     print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
     if errors is not None:
         if not as_json:
             show_confusions(scores.confusion)
-        say(f"wrote {errors}")
+        cli.say(f"wrote {errors}")
 
 
-@with_settings(BeamSearch, after="splitter", of_run=True)
+@cli.with_settings(BeamSearch, after="splitter", of_run=True)
 def predict(
-    run: RunArgument,
+    run: cli.RunArgument,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             help="Texts: files, folders, globs, pipe; default: stdin. Behind a cutter, a tagger's run and then texts."
         ),
         Access.TEXTS,
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."),
+        Option(help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text, with probabilities.")] = False,
+    as_json: Annotated[bool, Option("--json", help="A JSON line for each text, with probabilities.")] = False,
     splitter: Annotated[
         str | None,
-        typer.Option(
-            help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."
-        ),
+        Option(help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."),
     ] = None,
     at_least: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Give no label whose probability is below this; default: 0.")
+        float | None, Option(min=0, max=1, help="Give no label whose probability is below this; default: 0.")
     ] = None,
     glossary: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not."
         ),
         Access.DATA,
     ] = None,
     keep_markup: Annotated[
-        bool, typer.Option("--keep-markup", help="Of a translator: tags and placeholders come out where they belong.")
+        bool, Option("--keep-markup", help="Of a translator: tags and placeholders come out where they belong.")
     ] = False,
-    others: WithOption = None,
-    vectors: VectorsOption = None,
-    shard: ShardOption = None,
-    encoding: EncodingOption = "utf-8",
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    others: cli.WithOption = None,
+    vectors: cli.VectorsOption = None,
+    shard: cli.ShardOption = None,
+    encoding: cli.EncodingOption = "utf-8",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
     **search: Any,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
     from ensue.tasks.contract.chunks import Shard
 
-    behind, path = behind_and_data(paths)
-    pipeline = load_for(
+    behind, path = cli.behind_and_data(paths)
+    pipeline = cli.load_for(
         "predict", run, device, threads, precision, vectors=vectors, others=others,
         search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, glossary=glossary,
         keep_markup=keep_markup or None,
@@ -190,7 +170,7 @@ def predict(
     pipeline = pipeline.with_glossary(glossary) if glossary else pipeline
     pipeline = pipeline.with_markup() if keep_markup else pipeline
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
-    pipeline = with_behind("predict", pipeline, behind, device, threads, precision)
+    pipeline = cli.with_behind("predict", pipeline, behind, device, threads, precision)
     texts = path or "-"
     part = Shard.parse(shard, texts)
     lines = pipeline.prediction_lines(
@@ -199,65 +179,57 @@ def predict(
     for line in lines:
         print(line, end="", flush=True)
     if lacking := pipeline.lacking():
-        say(lacking)
+        cli.say(lacking)
 
 
-@with_settings(BeamSearch, after="off", without=("n_best",), of_run=True)
+@cli.with_settings(BeamSearch, after="off", without=("n_best",), of_run=True)
 def inspect(
-    run: RunArgument,
+    run: cli.RunArgument,
     texts: Annotated[
         list[str],
-        typer.Argument(help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin."),
+        Argument(help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin."),
         Access.FILE,
     ],
-    out: Annotated[Path, typer.Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
-    overwrite: OverwriteOption = False,
-    target: Annotated[str | None, typer.Option(help="A target to look at, in place of the model's own output.")] = None,
-    beside: Annotated[
-        Path | None, typer.Option(help="Another run of the same task, shown at the side."), Access.RUN
-    ] = None,
-    at: Annotated[int | None, typer.Option(help="Why this token was expected, from 1 on; 0: the one behind.")] = None,
-    token: Annotated[str | None, typer.Option(help="Why this token was, or was not, in its place.")] = None,
-    off: Annotated[
-        str | None, typer.Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".')
-    ] = None,
-    vectors: VectorsOption = None,
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
+    out: Annotated[Path, Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
+    overwrite: cli.OverwriteOption = False,
+    target: Annotated[str | None, Option(help="A target to look at, in place of the model's own output.")] = None,
+    beside: Annotated[Path | None, Option(help="Another run of the same task, shown at the side."), Access.RUN] = None,
+    at: Annotated[int | None, Option(help="Why this token was expected, from 1 on; 0: the one behind.")] = None,
+    token: Annotated[str | None, Option(help="Why this token was, or was not, in its place.")] = None,
+    off: Annotated[str | None, Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".')] = None,
+    vectors: cli.VectorsOption = None,
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
     **search: Any,
 ) -> None:
     """Write a page that shows the inside of a model with a text."""
     asked: dict[str, Any] = {"at": at, "token": token, "off": off}
     options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target, **asked}
-    pipelines = [load_for("inspect", run, device, threads, **options)]
+    pipelines = [cli.load_for("inspect", run, device, threads, **options)]
     from ensue.console.inspection import check_same_task, write_inspection
 
     if beside is not None:
         check_same_task(run, beside)
-        pipelines.append(load_for("inspect", beside, device, threads, **options))
+        pipelines.append(cli.load_for("inspect", beside, device, threads, **options))
     given = {name: value for name, value in asked.items() if value is not None}
-    say(f"wrote {write_inspection(pipelines, texts, out, target=target, overwrite=overwrite, options=given)}")
+    cli.say(f"wrote {write_inspection(pipelines, texts, out, target=target, overwrite=overwrite, options=given)}")
 
 
-@with_settings(Adaptation, after="beside")
+@cli.with_settings(Adaptation, after="beside")
 def score(
-    run: RunArgument,
-    paths: Annotated[
-        list[str] | None, typer.Argument(help="Text files or a pipe; default: stdin."), Access.TEXTS
-    ] = None,
-    format: Annotated[str | None, typer.Option(help="The format of pairs; default: by name and first lines.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token or pair.")] = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="A table with a header: position, token or pair, nats.")
-    ] = False,
+    run: cli.RunArgument,
+    paths: Annotated[list[str] | None, Argument(help="Text files or a pipe; default: stdin."), Access.TEXTS] = None,
+    format: Annotated[str | None, Option(help="The format of pairs; default: by name and first lines.")] = None,
+    as_json: Annotated[bool, Option("--json", help="A JSON line for each token or pair.")] = False,
+    as_csv: Annotated[bool, Option("--csv", help="A table with a header: position, token or pair, nats.")] = False,
     beside: Annotated[
-        list[Path] | None, typer.Option(help="Of --csv: another run, a column for each; may be repeated."), Access.RUN
+        list[Path] | None, Option(help="Of --csv: another run, a column for each; may be repeated."), Access.RUN
     ] = None,
-    others: WithOption = None,
-    encoding: EncodingOption = "utf-8",
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-    precision: PrecisionOption = "float32",
+    others: cli.WithOption = None,
+    encoding: cli.EncodingOption = "utf-8",
+    device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32",
     **settings: Any,
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
@@ -265,7 +237,7 @@ def score(
     from ensue.data.sources import is_stream, stream_name
 
     options: dict[str, Any] = {"format": format} if format else {}
-    adaptation = taken_adaptation(settings)
+    adaptation = cli.taken_adaptation(settings)
     if as_csv and as_json:
         raise EnsueError("--csv and --json are two forms; expected one")
     if beside and not as_csv:
@@ -277,7 +249,7 @@ def score(
     if beside and is_stream(texts):
         raise EnsueError(f"several runs need a file, which each of them reads; found {stream_name(texts)}")
     pipelines = [
-        load_for("score", each, device, threads, precision, others=others, adaptation=adaptation, **options)
+        cli.load_for("score", each, device, threads, precision, others=others, adaptation=adaptation, **options)
         for each in runs
     ]
     scored = [

@@ -177,9 +177,7 @@ BUSY = 0.75
 
 
 def show_machine(profile: Profile) -> None:
-    """Prints the machine, and for each way a row with the milliseconds of each workload's step. The chosen ones are
-    marked.
-    """
+    """Prints the machine, and for each compute mode the milliseconds of a step of each workload; * marks the chosen."""
     machine = profile.machine
     print(f"{machine.processor}, {machine.cores} cores, torch {machine.torch}; measured {profile.date}")
     if profile.load > BUSY:

@@ -44,9 +44,7 @@ Array = NDArray[np.float64]
 
 
 class Integrated(NamedTuple):
-    """The integrated gradients (T,) of an output, its `value`, that of the `baseline`, and by how much the sum may be
-    wrong.
-    """
+    """Integrated gradients (T,), the output's `value`, that of the `baseline`, and a bound of the sum's error."""
 
     shares: Array
     value: float

@@ -87,9 +87,7 @@ def lines(
     series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str,
     ranges: Ranges = MappingProxyType({}),
 ) -> Markup:  # fmt: skip
-    """Numbers over the words or frames, a line for each name, which NaN interrupts. A name may have a range, between
-    two lines.
-    """
+    """Numbers over the words or frames, a line for each name, with gaps at NaN; `ranges` lie between two lines."""
     height, count = max(100, 17 * len(series) + 8), len(columns)
     ticks = ticks_of(*extent([values[:count] for values in (*series.values(), *chain(*ranges.values()))]))
 

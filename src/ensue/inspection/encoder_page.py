@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from ensue.inspection.drawing import WordColumns, lines, matrix
 from ensue.inspection.encoder import Attention, Trace
@@ -33,12 +34,7 @@ class Seen(NamedTuple):
 def encoder_sections(texts: Sequence[Seen]) -> list[Section]:
     """A section for a text or both texts of a pair; none for an encoder without taps."""
     shown = [
-        {
-            "traces": _traces(text),
-            "layers": _attention(text),
-            "is_too_long": text.attention is None,
-            "note": _cut(text),
-        }
+        {"traces": _traces(text), "layers": _attention(text), "is_too_long": text.attention is None, "note": _cut(text)}
         for text in texts
     ]
     if not any(one["traces"] or one["layers"] or one["is_too_long"] for one in shown):
@@ -52,9 +48,9 @@ def _pictures(texts: Sequence[Seen]) -> dict[str, dict[str, Grid | Lines]]:
     found: dict[str, dict[str, Grid | Lines]] = {"gates": {}, "attention": {}}
     for text in texts:
         words = text.columns.words
-        for layer, direction, means in text.traces:
-            values = {name: means[name][: len(words)] for name in sorted(means, key=_place)}
-            found["gates"][f"{text.name}layer {layer}, {direction}"] = Lines(words, values, "mean of the units")
+        for name, means in _series(text):
+            values = {kind: values[: len(words)] for kind, values in means.items()}
+            found["gates"][name] = Lines(words, values, "mean of the units")
         found["attention"] |= grids(text.attention or (), words, text.name)
     return {kind: some for kind, some in found.items() if some}
 
@@ -82,14 +78,15 @@ def _about(texts: Sequence[Seen]) -> str:
     return " ".join(about)
 
 
+def _series(text: Seen) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
+    """The name of each layer in each direction, and the means of its values in order."""
+    for layer, direction, means in text.traces:
+        yield f"{text.name}layer {layer}, {direction}", {name: means[name] for name in sorted(means, key=_place)}
+
+
 def _traces(text: Seen) -> list[tuple[str, Markup]]:
     """The name and the drawing of each layer in each direction."""
-    drawn = []
-    for layer, direction, means in text.traces:
-        series = {name: means[name] for name in sorted(means, key=_place)}
-        name = f"{text.name}layer {layer}, {direction}"
-        drawn.append((name, lines(series, text.columns, name=name)))
-    return drawn
+    return [(name, lines(series, text.columns, name=name)) for name, series in _series(text)]
 
 
 def _place(name: str) -> int:

@@ -20,9 +20,7 @@ from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 
 
 class PartLocation(NamedTuple):
-    """The place of a part's id: a field of `WordForms`, "columns", "contextual" or "subwords", and its number among the
-    word's ids there.
-    """
+    """The place of a part's id: a field of `WordForms`, "columns", "contextual" or "subwords", and the index there."""
 
     field: str
     which: int = -1
@@ -43,9 +41,7 @@ class Part(NamedTuple):
 
 
 class ReadFeatures(NamedTuple):
-    """Texts as layers take them: features (B, T, d) and keys of words (B, T), and their subwords for layers that read
-    these.
-    """
+    """Inputs of layers: features (B, T, d), keys of words (B, T), and subwords for layers that read these."""
 
     x: Tensor
     keys: Tensor

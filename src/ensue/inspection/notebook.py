@@ -45,9 +45,7 @@ class Shown:
 
 
 class Answers(list[One]):
-    """A list that a notebook shows: a table, or one value below the other where each has a drawing of its own. So does
-    a part of it.
-    """
+    """A list (and each slice of it) that a notebook shows as a table, or as the drawings of its values."""
 
     def __getitem__(self, place: Any) -> Any:
         found: Any = super().__getitem__(place)
@@ -167,9 +165,7 @@ class Line(NamedTuple):
 
 
 def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]) -> list[Section]:
-    """The curve of a run by the records of its log: the loss, and that score of `judged_by` which chose the best
-    weights; none for a run without records.
-    """
+    """The curves of the loss and of the score in `judged_by` that chose the best weights; none without records."""
     train = [(record["step"], record["loss"]) for record in records if record["kind"] == "train"]
     valid = [record for record in records if record["kind"] == "valid"]
     known = [name for name in judged_by if any(_is_finite(record["scores"].get(name)) for record in valid)]

@@ -18,18 +18,8 @@ from ensue.outputs import check_new, written
 from ensue.runs.pictures import Grid, Lines
 from ensue.version import VERSION
 
-SCRIPTS = (
-    "page.js",
-    "keys.js",
-    "tokens.js",
-    "colors.js",
-    "asks.js",
-    "selection.js",
-    "attention.js",
-    "curves.js",
-    "doubts.js",
-)
-"""The scripts of every page. Each moves the parts of a page that name it."""
+SCRIPTS = "page", "keys", "tokens", "colors", "asks", "selection", "attention", "curves", "doubts"
+"""The scripts of every page, without ".js". Each moves the parts of a page that name it."""
 LIBRARY = "libraries/uPlot"
 """uPlot 1.6.32, which draws curves."""
 
@@ -93,7 +83,7 @@ def style() -> Markup:
 def script(*, live: bool) -> Markup:
     """All scripts as one, with the license of the library in it."""
     _, _, library = file_text(f"{LIBRARY}.iife.min.js").partition("*/")  # behind its name, which is in the license
-    own = "".join(map(file_text, (*SCRIPTS, "live.js" if live else "offline.js")))
+    own = "".join(file_text(f"{name}.js") for name in (*SCRIPTS, "live" if live else "offline"))
     return Markup(f"/* uPlot 1.6.32\n{file_text(f'{LIBRARY}.LICENSE')}*/\n{library}\n{own}")
 
 
@@ -167,9 +157,7 @@ class Inspection:
         return as_json(self.view)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Writes the page. Raises EnsueError if that is not possible, and for a file that ensue did not write, unless
-        `overwrite`.
-        """
+        """Writes the page. Raises EnsueError if it cannot, and for a file of somebody else unless `overwrite`."""
         check_new(path, overwrite=overwrite)
         with written(path) as partial:
             partial.write_text(self.page, encoding="utf-8", newline="\n")

@@ -96,9 +96,7 @@ MOST_MATCHES = 20
 
 
 class SelectedUnit(NamedTuple):
-    """A unit, `number` in `units[group]`: its `least` value in the range, and the larger one `beside` it (-inf: nothing
-    stands there).
-    """
+    """A unit, `number` in `units[group]`: its `least` value in the range, and the larger one `beside` it (or -inf)."""
 
     group: int
     number: int

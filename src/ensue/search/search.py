@@ -195,9 +195,7 @@ def _tell(study: Study, trial: Any, state: str, score: float | None) -> None:
 
 
 def begin(folder: Path, plan: dict[str, Any]) -> None:
-    """Makes the folder of a search, or checks that it holds this one. Raises RunError for another, and for a folder
-    that holds other things.
-    """
+    """Makes the folder of a search, or resumes it. Raises RunError for a folder with another search or other files."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; --out names a directory")
     path = folder / PLAN

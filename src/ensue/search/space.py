@@ -63,9 +63,7 @@ Space = Mapping[str, Range | Choice]
 
 
 def read_space(path: Path, recipe: Recipe) -> Space:
-    """The space in a file. Raises DataError or RecipeError for a key that the recipe has not, for a value that it does
-    not take, and for two budgets, of which a recipe has one.
-    """
+    """The space in a file. Raises DataError or RecipeError for unknown keys, wrong values and several budgets."""
     try:
         document = parse_toml(read_bounded(path, MAX_TOML * 4).decode())
     except OSError as error:

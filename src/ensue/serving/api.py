@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from math import inf
 from random import getrandbits
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, create_model, model_validator
 
@@ -67,7 +67,7 @@ class Fields(BaseModel):
         }
 
 
-class Request(Fields):
+class ModelRequest(Fields):
     """A request to a model."""
 
     model: str
@@ -95,9 +95,9 @@ def _sampled() -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    SampledRequest = Request
+    SampledRequest = ModelRequest
 else:
-    SampledRequest = create_model("SampledRequest", __base__=Request, __module__=__name__, **_sampled())
+    SampledRequest = create_model("SampledRequest", __base__=ModelRequest, __module__=__name__, **_sampled())
 
 
 SAMPLED = tuple(_sampled())
@@ -127,9 +127,7 @@ class CompletionRequest(SampledRequest):
     user: str | None = None
 
     def checked(self, limits: Limits) -> Self:
-        """The request. Raises Refusal for fields that do not fit together or are out of range, and for what no server
-        with these limits answers, however empty it is.
-        """
+        """Return the request. Raises Refusal for inconsistent fields, and for values beyond these limits."""
         if self.num_rows < self.n:
             raise wrong("best_of", f"{self.num_rows} is less than n, {self.n}")
         if self.stream and self.num_rows > self.n:
@@ -250,7 +248,7 @@ class Completion(BaseModel):
     usage: Usage | None = None
 
 
-class EmbeddingRequest(Request):
+class EmbeddingRequest(ModelRequest):
     """POST /v1/embeddings."""
 
     input: SkipValidation[str | Annotated[list[str], Field(min_length=1)]]
@@ -276,12 +274,21 @@ class Embeddings(BaseModel):
     usage: Usage
 
 
-class TextsRequest(Request):
+class TextsRequest(ModelRequest):
     """POST /v1/score. An input is a text; or a list of texts, where the model reads several; or for a
     model of frames a list of frames, each a list of numbers, or of the samples of a sound.
     """
 
     inputs: SkipValidation[list[str | list[str] | list[list[float]] | list[float]]]
+    option_names: ClassVar[tuple[str, ...]] = ()
+    """The fields that are options of the command, for models that have them."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that are set."""
+        values = {name: getattr(self, name) for name in self.option_names}
+        clean = {name: without_surrogates(value) if isinstance(value, str) else value for name, value in values.items()}
+        return {name: value for name, value in clean.items() if value is not None and value is not False}
 
 
 class PredictRequest(TextsRequest):
@@ -289,18 +296,12 @@ class PredictRequest(TextsRequest):
     predict`, for models that have them. A `glossary` is a list of pairs `[source, target]`.
     """
 
+    option_names = ("n_best", "at_least", "glossary", "keep_markup")
     tagger: str | None = None
     n_best: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     at_least: Annotated[float, Field(ge=0, le=1)] | None = None
     glossary: SkipValidation[list[Annotated[list[str], Field(min_length=2, max_length=2)]] | None] = None
     keep_markup: bool | None = None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that are given."""
-        names = ("n_best", "at_least", "glossary", "keep_markup")
-        given = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in given.items() if value is not None and value is not False}
 
     def checked_glossary(self, most: int) -> list[tuple[str, ...]]:
         """The pairs of the glossary. Raises Refusal for another value, and for more than `most` pairs."""
@@ -327,13 +328,7 @@ class InspectRequest(TextsRequest):
     at: Annotated[int, Field(ge=0, lt=1 << 31)] | None = None
     token: str | None = None
     off: str | None = None
-    """Options of `ensue inspect`, for models that have them."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that are given."""
-        given = self.model_dump(include={"at", "token", "off"}, exclude_none=True)
-        return {name: without_surrogates(value) if isinstance(value, str) else value for name, value in given.items()}
+    option_names = ("at", "token", "off")
 
 
 class Outputs(BaseModel):

@@ -90,10 +90,8 @@ class Completions:
         pipeline = model.pipeline
         tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _bias(asked.logit_bias, pipeline.model)
         read = (encoded(prompt, tokenizer, limits, context) for prompt in asked.prompts)
-        if sum(map(len, asked.prompts)) <= CHARACTERS_AT_ONCE:
-            prompts = list(read)
-        else:
-            prompts = await unless_left(request.receive, self.service.reader.computed(read, len(asked.prompts)))
+        is_light = sum(map(len, asked.prompts)) <= CHARACTERS_AT_ONCE
+        prompts = await worked_out(read, len(asked.prompts), request, self.service, is_light=is_light)
         writing = Writing(is_streamed=asked.stream, has_session=asked.session is not None)
         completion = Completion(asked, model, writing, prompts, f"cmpl-{request.scope['request_id']}", int(time.time()))
         indices = iter(range(asked.places))
@@ -216,9 +214,7 @@ def _beginning(
 
 
 def _news(completion: Completion, index: int, row: Row, *, finish: Finish | None, begins: bool) -> Iterator[api.Choice]:
-    """The new part of a choice, in pieces of tokens; the text is in the first. With its beginning comes the prompt,
-    if it is to be repeated.
-    """
+    """The new part of a choice in pieces of tokens: the text in the first, after the prompt if it is echoed."""
     number, tokenizer = index // completion.request.n, completion.model.pipeline.tokenizer
     text, prompt = row.text(), completion.prompts[number]
     infos: Iterator[TokenInfo] = row.shown()

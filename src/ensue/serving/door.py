@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ensue.serving.limits import BLOCK
 from ensue.serving.refusal import Refusal, bug
 from ensue.serving.routes import route_of
-from ensue.serving.service import Service
+from ensue.serving.service import Service, Ticket
 from ensue.serving.transport import CONNECTION, STREAM, HasLeft, answered, event
 
 PROBES = ("/health", "/ready")
@@ -97,13 +97,11 @@ class Door:
 
 
 class Cycle:
-    """A request and its answer: what was sent of it, and the ticket for what it holds meanwhile. `scope["noted"]`
-    is what the log says of it beside.
-    """
+    """A request and its answer: what was sent, and its ticket. `scope["noted"]` are further fields for the log."""
 
     def __init__(self, service: Service, scope: Scope, send: Send) -> None:
         self.service, self._send, self.start, self.id = service, send, time.perf_counter(), f"{getrandbits(128):032x}"
-        self.ticket = service.admission.ticket()
+        self.ticket = Ticket(service.admission)
         self.route, parameters = route_of(scope["path"])
         self.scope: dict[str, Any] = {
             **scope, "path_params": parameters, "noted": {}, "request_id": self.id, "ticket": self.ticket,

@@ -42,7 +42,7 @@ class Loop:
     ) -> None:  # fmt: skip
         self.model, self.most, self.weights = model, rows, weights
         self.metrics, self.name, self.report = metrics, name, report
-        metrics.live(name, 0)
+        metrics.rows.labels(name).set(0)
         self.context: int | None = getattr(model, "context", None)
         self.reads_alone = getattr(model, "reads_alone", False)
         self._new: deque[Writing] = deque()
@@ -161,7 +161,7 @@ class Loop:
             logits, prompt.state = self.model(rows, prompt.state)
             targets = prompt.ids[prompt.read - len(ids) + 1 : prompt.read + 1].tolist()
             prompt.logprobs += logprobs_of(logits[0], targets, prompt.num_top)
-        self.metrics.read(self.name, len(ids))
+        self.metrics.prompt_tokens.labels(self.name).inc(len(ids))
         return len(ids)
 
     def _begin(self, prompt: Prompt) -> None:
@@ -174,7 +174,7 @@ class Loop:
             if row.left > 0:
                 self._wait(prompt.writing, row, state)
             else:
-                row.end_at_once()
+                row.end("", "length")
                 self._finish(row, prompt.writing, lambda: state)
 
     def _wait(self, writing: Writing, row: Row, state: State) -> None:
@@ -197,7 +197,7 @@ class Loop:
             self._live = [self._live[place] for place in staying] + [(row, writing) for row, writing, _ in entering]
             self._lanes.change(staying, [state for _, _, state in entering])
             self._chooser = Chooser([row for row, _ in self._live], device_of(self.model))
-            self.metrics.live(self.name, len(self._live))
+            self.metrics.rows.labels(self.name).set(len(self._live))
 
     def _entering(self, staying: list[int]) -> list[tuple[Row, Writing, State]]:
         """The rows that enter, each writing in its turn. While others wait, none has more than its share, and while
@@ -266,12 +266,11 @@ class Loop:
                 self._end(writing, error)
         took = time.perf_counter() - start
         self._owed -= took
-        self.metrics.stepped(self.name, len(ids), took)
+        self.metrics.tokens.labels(self.name).inc(len(ids))
+        self.metrics.steps.labels(self.name).observe(took)
 
     def _logits(self) -> Tensor | None:
-        """The scores after one more token in each row. If that fails, the requests end whose rows fail alone, and there
-        are none until the next turn.
-        """
+        """Return the next logits; None if the model fails: the requests whose rows fail alone have then ended."""
         try:
             return self._lanes.step([row.last for row, _ in self._live])
         except Exception as error:

@@ -35,19 +35,6 @@ class Metrics:
         self.held = Gauge("held", "What admitted requests hold", ["what"], **summed)
         self.sessions = Gauge("sessions", "Sessions that are kept", model, **summed)
 
-    def read(self, model: str, tokens: int) -> None:
-        """Tokens of prompts have been read."""
-        self.prompt_tokens.labels(model).inc(tokens)
-
-    def live(self, model: str, rows: int) -> None:
-        """The number of live rows has changed."""
-        self.rows.labels(model).set(rows)
-
-    def stepped(self, model: str, rows: int, seconds: float) -> None:
-        """All live rows got a token."""
-        self.tokens.labels(model).inc(rows)
-        self.steps.labels(model).observe(seconds)
-
     def text(self) -> bytes:
         """All numbers."""
         if FOLDER not in os.environ:

@@ -48,9 +48,7 @@ class SessionState(NamedTuple):
 
 
 class Row:
-    """One choice of a request. The loop writes it; the request reads `finish` first and `pieces` then: if
-    `finish` is set, no more pieces come.
-    """
+    """One choice of a request, written by the loop. Read `finish` before `pieces`: once set, no more pieces come."""
 
     def __init__(
         self, request: CompletionRequest, *, index: int, decoder: Decoder, bias: Tensor | None = None, offset: int = 0,
@@ -76,11 +74,6 @@ class Row:
         self.last = 0
 
     @property
-    def has_penalties(self) -> bool:
-        """Whether tokens that were written before become less probable, or more."""
-        return bool(self.request.frequency_penalty or self.request.presence_penalty)
-
-    @property
     def mean_log_p(self) -> float:
         """The score by which choices are ranked."""
         return self.log_p / max(1, self.written)
@@ -104,11 +97,12 @@ class Row:
         self._offset += len(piece)
         text, has_ended = self._stops.feed(piece)
         if has_ended or self.left <= 0:
-            self._end(text, "stop" if has_ended else "length")
+            self.end(text, "stop" if has_ended else "length")
         elif text:
             self.pieces.append(text)
 
-    def _end(self, text: str, why: Finish) -> None:
+    def end(self, text: str, why: Finish) -> None:
+        """End the choice with a last piece of text."""
         if why == "length":
             rest, has_ended = self._stops.feed(self._decoder.flush())
             text += rest if has_ended else rest + self._stops.flush()
@@ -126,15 +120,9 @@ class Row:
         return text
 
     def shown(self) -> Iterator[TokenInfo]:
-        """The tokens whose text was taken and that were not shown yet; called by the request. Those of a stop string
-        never are.
-        """
+        """The new tokens whose text the request has taken, without those of a stop string; called by the request."""
         while self.infos and (self.finish == "length" or self.infos[0].offset < self.begin + self.taken):
             yield self.infos.popleft()
-
-    def end_at_once(self) -> None:
-        """A choice of no tokens."""
-        self._end("", "length")
 
 
 def _uniform(seed: int, index: int) -> Iterator[float]:
@@ -207,7 +195,8 @@ class Chooser:
         self.temperature = torch.tensor(temperatures, device=device).unsqueeze(1)
         self.greedy = [n for n in range(len(rows)) if n not in drawn_from]
         self.biased = [n for n, row in enumerate(rows) if row.bias is not None]
-        self.penalized = [n for n, row in enumerate(rows) if row.has_penalties]
+        penalties = [(row.request.frequency_penalty, row.request.presence_penalty) for row in rows]
+        self.penalized = [n for n, of_row in enumerate(penalties) if any(of_row)]
         scaled = {n: replace(sampling, temperature=1.0) for n, sampling in drawn_from.items()}
         self.cut = {n: sampling for n, sampling in scaled.items() if replace(sampling, top_p=None) != Sampling()}
         in_nucleus = {n: sampling.top_p for n, sampling in scaled.items() if n not in self.cut}

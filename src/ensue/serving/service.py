@@ -38,10 +38,6 @@ class Admission:
         self.most, self.held = most, Amounts()
         self.lock = Lock()
 
-    def ticket(self) -> Ticket:
-        """A ticket that holds nothing yet."""
-        return Ticket(self)
-
 
 class Ticket:
     """The reservation of one request; it gives everything back at the end of a `with` block."""

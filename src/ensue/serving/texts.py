@@ -56,7 +56,7 @@ async def predict(service: Service, request: Request) -> Response:
                 pipeline = pipeline.before(value)
             elif name == "glossary":
                 made = map(pipeline.with_glossary, [asked.checked_glossary(service.limits.terms)])
-                (pipeline,) = await unless_left(request.receive, service.reader.computed(made, 1))
+                (pipeline,) = await worked_out(made, 1, request, service, is_light=False)
             elif name == "keep_markup":
                 pipeline = pipeline.with_markup()
             else:
@@ -209,7 +209,7 @@ def _named(given: Any) -> str:
     return "a text" if isinstance(given, str) else "another value"
 
 
-def _options(asked: PredictRequest | InspectRequest, model: Served, command: str) -> dict[str, Any]:
+def _options(asked: TextsRequest, model: Served, command: str) -> dict[str, Any]:
     """The options that are given. Raises Refusal for one that the model does not have."""
     options = asked.options
     if options and (unknown := sorted(options.keys() - model.entry.options(command))):

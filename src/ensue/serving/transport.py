@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ensue.parsing import YIELDING, ParseError, parse_json
-from ensue.serving.api import Request as Asked
+from ensue.serving.api import ModelRequest
 from ensue.serving.limits import BLOCK, KEY_VALUES, LIGHT, VALUE_BYTES, Limits
 from ensue.serving.refusal import Refusal, of_validation
 from ensue.serving.service import Service, Ticket
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ensue.serving.served import Served
 
 Result = TypeVar("Result")
-SomeRequest = TypeVar("SomeRequest", bound=Asked)
+SomeRequest = TypeVar("SomeRequest", bound=ModelRequest)
 STREAM = b"text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 CONNECTION = "ensue.connection"
@@ -47,9 +46,14 @@ async def received(kind: type[SomeRequest], request: Request, service: Service) 
     return asked, model
 
 
-async def worked_out(works: Iterator[Result], count: int, request: Request, service: Service) -> list[Result]:
-    """`count` results that depend on the body alone: in a thread for a heavy body."""
-    if request.scope["ticket"].held.bytes <= LIGHT:
+async def worked_out(
+    works: Iterator[Result], count: int, request: Request, service: Service, *, is_light: bool | None = None
+) -> list[Result]:
+    """Return `count` results that depend on the request alone; unless they are light, a thread computes them.
+
+    By default they are light if the body is.
+    """
+    if request.scope["ticket"].held.bytes <= LIGHT if is_light is None else is_light:
         return list(works)
     return await unless_left(request.receive, service.reader.computed(works, count))
 
@@ -112,7 +116,10 @@ async def unless_left(receive: Receive, work: Awaitable[Result]) -> Result:
     task = asyncio.current_task()
     assert task is not None
     left = asyncio.ensure_future(_left(receive))
-    cancel = partial(_cancel, task)
+
+    def cancel(_: object) -> None:
+        task.cancel()
+
     left.add_done_callback(cancel)
     try:
         return await work
@@ -124,10 +131,6 @@ async def unless_left(receive: Receive, work: Awaitable[Result]) -> Result:
     finally:
         left.remove_done_callback(cancel)
         left.cancel()
-
-
-def _cancel(task: asyncio.Task[Any], left: asyncio.Future[None]) -> None:
-    task.cancel()
 
 
 async def _left(receive: Receive) -> None:

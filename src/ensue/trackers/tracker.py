@@ -114,9 +114,7 @@ class TrackedReporter(Reporter):
 
 
 class CsvFile(Tracker):
-    """`RUN/metrics.csv`, a table that spreadsheets read: a row for each record, a column for each number. The file is
-    whole at any time.
-    """
+    """`RUN/metrics.csv`: a row for each record, a column for each number. The file is complete at any time."""
 
     name = "csv"
     path: Path
