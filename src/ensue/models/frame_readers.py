@@ -87,11 +87,6 @@ class PlainReader(FrameReader):
             raise ValueError("the layers of a model of the next frame must be causal")
         self.layers, self.d_out = layers, layers.d_out
 
-    @property
-    def d_frame(self) -> int:
-        """The features of a frame."""
-        return self.layers.d_in - self.d_latent
-
     def forward(self, x: Tensor, disturbed: Tensor, noise: Tensor, mask: Tensor | None = None) -> Read:
         zeros = x.new_zeros(x.shape[:2])
         return self._through(x, disturbed, noise, zeros, zeros, mask)
@@ -110,7 +105,7 @@ class PlainReader(FrameReader):
 
     def init_state(self, rows: int) -> PlainState:
         like = next(self.parameters())
-        return PlainState(like.new_zeros(rows, self.d_frame), self.layers.init_state(rows))
+        return PlainState(like.new_zeros(rows, self.layers.d_in - self.d_latent), self.layers.init_state(rows))
 
     def open(self, noise: Float[Tensor, "B d_latent"], state: PlainState) -> tuple[Tensor, State]:
         return self.layers.step(torch.cat((state.last, noise), dim=-1), state.layers)

@@ -190,7 +190,7 @@ def bound(
     is_real = (targets >= 0).unsqueeze(1)
     ids = targets.clamp(min=0)[:, None, :, None].expand(*found.logits.shape[:3], 1)
     nats = -found.logits.log_softmax(-1).gather(-1, ids).squeeze(-1) * is_real
-    coming, count = (_and_later(part).unsqueeze(-1) for part in (-nats.detach(), is_real))
+    coming, count = (part.flip(-1).cumsum(-1).flip(-1).unsqueeze(-1) for part in (-nats.detach(), is_real))
     error = (coming / count.clamp(min=1) - found.baselines) * is_real.unsqueeze(-1)
     weight = count * error.detach()
     if (ways := weight.shape[1]) > 1:
@@ -198,11 +198,6 @@ def bound(
     density = -Gaussian(found.means, torch.full_like(found.means, math.log(deviation))).nats(found.places)
     surrogate = (0.5 * error.square() - policy * weight * density).sum((1, 2, 3)) / ways
     return nats.sum((1, 2)) / ways + surrogate - surrogate.detach()
-
-
-def _and_later(values: Tensor) -> Tensor:
-    """For each place on the last dim, the sum over it and those behind it."""
-    return values.flip(-1).cumsum(-1).flip(-1)
 
 
 def build_glimpse_reader(

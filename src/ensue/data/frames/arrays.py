@@ -52,7 +52,8 @@ def split(path: Path, arrays: Arrays) -> Iterator[Series]:
     if labels is not None and (labels.ndim > 2 or labels.size not in (len(parts), sum(counts))):
         expected = f"{len(parts):,} (one for each series) or {sum(counts):,} (one for each frame)"
         raise DataError(f"labels of the shape {labels.shape}; expected {expected}", path)
-    names = [] if labels is None else [_name(label) for label in labels.reshape(-1).tolist()]
+    values = [] if labels is None else labels.reshape(-1).tolist()
+    names = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
     per_frame = len(names) != len(parts)
     ends = np.cumsum([0, *counts]) if per_frame else range(len(parts) + 1)
     rate = _rate(path, arrays.get("rate"))
@@ -77,10 +78,6 @@ def _parts(path: Path, frames: NDArray[np.float32], lengths: NDArray[Any] | None
     if (total := int(lengths.sum(dtype=object))) != len(frames):
         raise DataError(f"lengths of {total:,} frames in all; there are {len(frames):,}", path)
     return np.split(frames, np.cumsum(lengths)[:-1]) if len(lengths) else []
-
-
-def _name(label: Any) -> str:
-    return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
 
 
 def _rate(path: Path, rate: NDArray[Any] | None) -> float:

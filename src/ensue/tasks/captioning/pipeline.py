@@ -35,7 +35,7 @@ from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.sequence_to_sequence.outputs import Output, shown
 from ensue.tasks.sequence_to_sequence.page import MOST_OUTPUT, MOST_SOURCE, recorded_search, token_section
 from ensue.tasks.sequence_to_sequence.search_page import search_sections
-from ensue.tasks.sequence_to_sequence.task import Sources, most_written
+from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.view import OutputView, output_parts
 from ensue.tasks.sequence_to_sequence.writer import Writer, on_one_line
 
@@ -154,6 +154,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     unit = "image"
     recipe: CaptioningRecipe
+    parts: CaptionerParts
 
     def __init__(
         self,
@@ -165,7 +166,6 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model, parts, recipe=recipe, run=run)
-        self.rows = parts.rows
         self.begin_writing(parts.target, ratio)
 
     @classmethod
@@ -176,11 +176,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     @property
     def alike(self) -> Any:
-        return [self.target.to_json(), self.rows, self.seen.shape.width]
-
-    @property
-    def most_written(self) -> int | None:
-        return most_written(*(recipe.decoder for recipe in self.recipes))
+        return [self.target.to_json(), self.parts.rows, self.seen.shape.width]
 
     def sources(self, items: Sequence[Captioned]) -> Sources:
         rows = FrameRows.of([item.series.frames for item in items])
@@ -194,7 +190,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
     def _checked(self, series: Series) -> Series:
-        check_looked_at(super()._checked(series), self.rows, self.recipe)
+        check_looked_at(super()._checked(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any]) -> list[Output]:

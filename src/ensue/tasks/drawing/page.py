@@ -50,7 +50,11 @@ class PaintingView:
 def view_painting(model: Painter, pixels: Pixels) -> PaintingView:
     """The view of an image (H, P·W)."""
     device = device_of(model)
-    with watch(model, "canvas", "*.window.five") if windowed(model) else watch(model, "canvas") as seen:
+    with (
+        watch(model, "canvas", "*.window.five")
+        if isinstance(model.reader, WindowReader)
+        else watch(model, "canvas") as seen
+    ):
         bound = model(on_device(pixels[None], device), noise_of(model, range(1), device))
     canvases = torch.cat(seen["canvas"]).sigmoid().cpu().numpy()
     return PaintingView(
@@ -59,11 +63,6 @@ def view_painting(model: Painter, pixels: Pixels) -> PaintingView:
         _windows(model.writer, seen.get("writer.window.five", [])),
         bound.divergence[0].cpu().numpy(), float(bound.reconstruction),
     )  # fmt: skip
-
-
-def windowed(model: Painter) -> bool:
-    """Whether the painter reads and writes in windows."""
-    return isinstance(model.reader, WindowReader)
 
 
 def _windows(part: torch.nn.Module, fives: list[Tensor]) -> list[PlacedWindow]:

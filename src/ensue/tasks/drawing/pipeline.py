@@ -90,8 +90,10 @@ class DrawingPipeline(Pipeline):
             check_whole("frames", frames, 1, 1_000_000)
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1)[0])
-        strokes = shown_strokes(Path(out), self.model.glimpses, frames)
-        return draw_canvases(Path(out), self._canvases(samples, seed, strokes))
+        strokes: int = self.model.glimpses
+        count = min(frames or (strokes if is_animated(Path(out)) else 1), strokes)
+        shown = [math.ceil((number + 1) * strokes / count) - 1 for number in range(count)]  # evenly; the last is one
+        return draw_canvases(Path(out), self._canvases(samples, seed, shown))
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
         """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
@@ -149,12 +151,6 @@ SECONDS, LAST = 4.0, 2.0
 """The length of an animation, and how long its end stands."""
 SCALE = 3
 """The side of a pixel in the picture."""
-
-
-def shown_strokes(path: Path, strokes: int, frames: int | None) -> list[int]:
-    """The strokes behind which a canvas is shown: `frames` of them, evenly, or all in an animation. The last is one."""
-    count = min(frames or (strokes if is_animated(path) else 1), strokes)
-    return [math.ceil((number + 1) * strokes / count) - 1 for number in range(count)]
 
 
 def is_animated(path: Path) -> bool:

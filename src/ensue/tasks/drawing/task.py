@@ -75,17 +75,13 @@ def images_of(
     first = "the training data"
     for one in series:
         if size is None:
-            size, first = _size(one, colors), one.name
+            rows, width = one.frames.shape
+            check_image(one, colors=colors, key="canvas.colors")
+            size, first = ImageSize(rows, width // colors, colors), one.name
         found.append(_checked(one, size, first))
         if group:
             groups.append(one.named_group(group))
     return None if size is None or not found else Images(np.stack(found), size, tuple(groups))
-
-
-def _size(series: Series, colors: int) -> ImageSize:
-    rows, width = series.frames.shape
-    check_image(series, colors=colors, key="canvas.colors")
-    return ImageSize(rows, width // colors, colors)
 
 
 def _checked(series: Series, size: ImageSize, first: str) -> Pixels:

@@ -208,11 +208,12 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
     """The base of the pipelines of models that give labels to frames."""
 
-    def __init__(
-        self, model: Any, parts: LabeledFrameParts, *, recipe: FramesRecipe, run: str | Path | None = None
-    ) -> None:
-        super().__init__(model, parts, recipe=recipe, run=run)
-        self.labels = parts.labels
+    parts: LabeledFrameParts
+
+    @property
+    def labels(self) -> Any:
+        """The labels of the model."""
+        return self.parts.labels
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,92 +15,14 @@ from ensue.data.files import Location
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
-from ensue.inspection.frame_drawing import data_address
-from ensue.inspection.notebook import Answers, Shown
-from ensue.inspection.page import Inspection, Section
+from ensue.inspection.notebook import Answers
+from ensue.inspection.page import Inspection
 from ensue.metrics.scores import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, chunked
 from ensue.tasks.glimpses import GlimpsesRecipe
 from ensue.tasks.glimpses.task import MEANS, GlimpseParts, PlaceDraws, caption_of, check_glimpsed, read_images
-
-
-@dataclass(frozen=True)
-class ReadSeries(Shown):
-    """An image, by its name, with its symbols, their probabilities with that of the stop, and the places (S, N, 2) of
-    the glimpses for each, (down, right), in pixels from the upper left corner.
-    """
-
-    series: str
-    symbols: tuple[str, ...]
-    probabilities: tuple[float, ...] = field(repr=False)
-    places: NDArray[np.float32] = field(repr=False, compare=False)
-
-    @property
-    def text(self) -> str:
-        """The symbols with blanks between them."""
-        return " ".join(self.symbols)
-
-    @property
-    def line(self) -> str:
-        """The image and its symbols."""
-        return f"{self.series}\t{self.text}"
-
-    @property
-    def probability(self) -> float:
-        """That of all symbols and the stop."""
-        return float(np.prod(self.probabilities))
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [{"series": self.series, "text": self.text, "probability": self.probability}]
-
-    def as_json(self) -> dict[str, Any]:
-        """The prediction as JSON values."""
-        return {
-            "series": self.series, "text": self.text, "symbols": list(self.symbols),
-            "probabilities": [round(share, 6) for share in self.probabilities],
-            "places": np.round(self.places.astype(np.float64), 2).tolist(),
-        }  # fmt: skip
-
-
-class SymbolView(NamedTuple):
-    """A symbol ("" for the stop) with its probability, and the places (down, right) of its glimpses, in pixels."""
-
-    symbol: str
-    probability: float
-    places: list[tuple[float, float]]
-
-
-class GlimpsesView(NamedTuple):
-    """An image (H, W, C), its symbols with the stop, and the caption that its file has ("" for none)."""
-
-    series: str
-    caption: str
-    symbols: list[SymbolView]
-    pixels: NDArray[Any]
-
-
-MOST_IMAGES = 12
-"""The most images on a page."""
-WIDTH = 720
-"""Pixels of the width of a drawing, at most."""
-
-
-def _view(colors: int, series: Series, found: ReadSeries) -> GlimpsesView:
-    pixels = series.frames.reshape(len(series.frames), -1, colors)
-    places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in found.places]
-    symbols = [SymbolView(*one) for one in zip((*found.symbols, ""), found.probabilities, places, strict=False)]
-    return GlimpsesView(series.name, " ".join(dict.fromkeys(series.labels)), symbols, pixels)
-
-
-def _section(view: GlimpsesView, size: int) -> Section:
-    rows, columns, _ = view.pixels.shape
-    zoom = max(1, min(8, WIDTH // columns))
-    sizes = {"rows": rows, "columns": columns, "size": size, "zoom": zoom}
-    return Section(
-        view.series, "tasks/glimpses/path.html", {"view": view, "address": data_address(view.pixels), **sizes}
-    )
-
+from ensue.tasks.glimpses.view import MOST_IMAGES, ReadSeries, image_section, view_image
 
 MOST_SAMPLES = 10_000
 
@@ -177,6 +98,6 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
             raise DataError("no series in it", str(images) if is_place else "")
         table, facts = self.recipe.glimpses, self.facts(self.recipe.describe()) | {"symbols": f"{len(self.labels):,}"}
         facts |= {"images": f"the first {MOST_IMAGES}"} if len(read) > MOST_IMAGES else {}
-        views = [_view(table.colors, one, found) for one, found in read[:MOST_IMAGES]]
+        views = [view_image(one, found, table.colors) for one, found in read[:MOST_IMAGES]]
         title = views[0].series if len(views) == 1 else f"{len(views)} images"
-        return Inspection(title, views, facts, [_section(view, table.size) for view in views])
+        return Inspection(title, views, facts, [image_section(view, table.size) for view in views])

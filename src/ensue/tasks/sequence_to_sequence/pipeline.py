@@ -34,7 +34,7 @@ from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.page import inspect_output
 from ensue.tasks.sequence_to_sequence.portable import portable
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.task import MOST_READ, Sources, check_lengths, most_written
+from ensue.tasks.sequence_to_sequence.task import MOST_READ, Sources, check_lengths
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.view import align
 from ensue.tasks.sequence_to_sequence.writer import (
@@ -76,10 +76,6 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     @property
     def alike(self) -> Any:
         return self.coder.to_json()
-
-    @property
-    def most_written(self) -> int | None:
-        return most_written(*(recipe.decoder for recipe in self.recipes))
 
     @property
     def num_texts(self) -> int:

@@ -31,7 +31,7 @@ from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.glossary import Demands, Glossary
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
-from ensue.tasks.sequence_to_sequence.task import CHUNK, Sources, in_chunks
+from ensue.tasks.sequence_to_sequence.task import CHUNK, Sources, in_chunks, most_written
 from ensue.text.scripts import are_unsplit
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -72,9 +72,9 @@ class Writer(Predictor, Generic[ItemT]):
         """Properties that all runs of an ensemble share, as JSON values."""
 
     @property
-    @abstractmethod
     def most_written(self) -> int | None:
         """The most tokens that all models write; None: any number."""
+        return most_written(*(recipe.decoder for recipe in self.recipes))
 
     @abstractmethod
     def sources(self, items: Sequence[ItemT]) -> Sources:
