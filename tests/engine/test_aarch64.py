@@ -3,6 +3,7 @@
 import ctypes
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from conftest import REPOSITORY
 from engine.twins import TOLERANCE, built, close, engine, everything, given, naive
 from ensue.engine import c_library, c_passes, execution
 from ensue.engine.program import Program
@@ -187,3 +189,34 @@ def test_every_file_is_compiled(name: str, compiler: str, tmp_path: Path, kept_f
             command, cwd=tmp_path, input=text.encode(), env=os.environ | caches, capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr.decode()
+
+
+ARM = REPOSITORY / "build" / "arm64"
+"""`tests/engine/arm64.sh` puts Debian's Python for ARM and torch there."""
+CROSS = next((name for name in ARM_COMPILERS if name != "zig"), None)
+
+
+@pytest.mark.skipif(
+    not ARM.exists() or CROSS is None, reason="no build/arm64 (tests/engine/arm64.sh), or no gcc for ARM"
+)
+def test_the_first_minute(tmp_path: Path) -> None:
+    """Training, pages and answers, with cells that are compiled here and loaded there."""
+    pure = [path for path in sys.path if path.endswith("site-packages")]
+    paths = os.pathsep.join([str(ARM / "site"), str(Path(c_library.__file__).parents[2]), *pure])
+    environment = {
+        "PATH": os.environ["PATH"], "PYTHONPATH": paths, "QEMU_LD_PREFIX": str(ARM / "root"), "OMP_NUM_THREADS": "1",
+        "CC": str(CROSS), "ENSUE_CFLAGS": "-march=armv8-a", "ENSUE_CACHE": str(tmp_path / "cache"),
+    }  # fmt: skip
+    command = [
+        str(QEMU),
+        str(ARM / "root" / "usr" / "bin" / "python3.11"),
+        "-m",
+        "ensue",
+        "quickstart",
+        "--seconds",
+        "5",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no compiled cells" not in done.stderr
+    assert list((tmp_path / "cache").rglob("*.so"))

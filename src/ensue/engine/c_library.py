@@ -160,14 +160,14 @@ def flags_for(system: str, machine: str, version: str, features: Collection[str]
     Microsoft's libraries clang refuses `-fPIC`. gcc on Windows expects a stack aligned to 32 bytes and gets one aligned
     to 16 (PR 54412), so that longer vectors would end the process.
     """
-    flags = list(FLAGS)
+    flags, is_x86 = list(FLAGS), machine.lower() in ("amd64", "x86_64")
     if (system, machine) == ("Darwin", "arm64"):
         flags[flags.index("-march=native")] = "-mcpu=native"
     if "windows-msvc" in version:
         flags.remove("-fPIC")
     if system == "Windows" and "clang" not in version:
-        return [*flags, *["-mno-avx"] * (machine.lower() in ("amd64", "x86_64"))]
-    return [*flags, *["-mprefer-vector-width=512"] * ("avx512f" in features)]
+        return [*flags, *["-mno-avx"] * is_x86]
+    return [*flags, *["-mprefer-vector-width=512"] * (is_x86 and "avx512f" in features)]
 
 
 def _machine() -> str:

@@ -13,7 +13,7 @@ import torch
 
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
-NUMBERS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+NUMBERS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 CLOSE = 1e-5
 """How far probabilities may be from ensue's."""

@@ -6,8 +6,15 @@ typedef struct {
     real keys[D_HEADS * KEY_ROW], values[CONTEXT * D_HEADS];
 } attended;
 
+#if defined(__GNUC__) && !defined(__clang__) && !defined(FAST)
+/* In pairs of products gcc 12 makes one rounding of two (vfmaddsub), even with -ffp-contract=off. */
+#define WITHOUT_VECTORS __attribute__((noinline, optimize("no-tree-vectorize")))
+#else
+#define WITHOUT_VECTORS
+#endif
+
 /* Turns each pair of features of all heads; `turns` has the cosine and the sine of each pair (Su et al. 2021). */
-static void turn(const real *restrict turns, real *restrict x) {
+WITHOUT_VECTORS static void turn(const real *restrict turns, real *restrict x) {
     for (int h = 0; h < HEADS; h++, x += D_HEAD)
         for (int i = 0; i < D_HEAD; i += 2) {
             real even = x[i], odd = x[i + 1];

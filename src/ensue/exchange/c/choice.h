@@ -12,9 +12,9 @@ static int probabilities_of(double *scores, float *probabilities) {
         if (!(fabs(scores[k]) < INFINITY)) return NAME_NUMBERS;
         most = scores[k] > most ? scores[k] : most;
     }
-    for (int k = 0; k < NAME_LABELS; k++) sum += exp(scores[k] - most);
+    for (int k = 0; k < NAME_LABELS; k++) sum += exp_64(scores[k] - most);
     for (int k = 0; k < NAME_LABELS; k++)
-        probabilities[k] = (float)(IS_MULTIPLE ? 1 / (1 + exp(-scores[k])) : exp(scores[k] - most) / sum);
+        probabilities[k] = (float)(IS_MULTIPLE ? 1 / (1 + exp_64(-scores[k])) : exp_64(scores[k] - most) / sum);
     return NAME_OK;
 }
 

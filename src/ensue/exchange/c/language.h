@@ -62,7 +62,7 @@ static void describe(const NAME_model *model, const real *scores, uint32_t id, r
     double most = largest(scores, NAME_VOCABULARY);
     token->id = id;
     token->is_unknown = HAS_UNKNOWN && id == 0;
-    token->nats = log(sum) + most - (double)scores[id];
+    token->nats = log_64(sum) + most - (double)scores[id];
     token->text = (const char *)words32(model, AT_TEXTS) + starts[id];
     token->size = starts[id + 1] - starts[id];
 }

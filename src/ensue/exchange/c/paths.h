@@ -17,7 +17,7 @@ static void marginals_of(const NAME_model *model, const real *scores, int64_t wo
         real most = x[0];
         double sum = 0;
         for (int k = 1; k < TAGS; k++) most = x[k] > most ? x[k] : most;
-        for (int k = 0; k < TAGS; k++) sum += shares[t * TAGS + k] = exp((double)x[k] - (double)most);
+        for (int k = 0; k < TAGS; k++) sum += shares[t * TAGS + k] = exp_64((double)x[k] - (double)most);
         for (int k = 0; k < TAGS; k++) shares[t * TAGS + k] /= sum;
     }
 }
@@ -26,8 +26,8 @@ static void log_softmax(const real *x, real *to) {
     real most = x[0];
     for (int k = 1; k < TAGS; k++) most = x[k] > most ? x[k] : most;
     double sum = 0;
-    for (int k = 0; k < TAGS; k++) sum += exp((double)(x[k] - most));
-    for (int k = 0; k < TAGS; k++) to[k] = x[k] - most - (real)log(sum);
+    for (int k = 0; k < TAGS; k++) sum += exp_64((double)(x[k] - most));
+    for (int k = 0; k < TAGS; k++) to[k] = x[k] - most - (real)log_64(sum);
 }
 
 /* Viterbi. `scores` are changed to those of a softmax, if tags were trained by themselves. */
@@ -69,12 +69,12 @@ static void log_sums(const double *from, const double *powers, const real *pairs
                      double *shares, double *to) {
     double most = from[0];
     for (int i = 1; i < TAGS; i++) most = from[i] > most ? from[i] : most;
-    for (int i = 0; i < TAGS; i++) shares[i] = exp(from[i] - most);
+    for (int i = 0; i < TAGS; i++) shares[i] = exp_64(from[i] - most);
     for (int j = 0; j < TAGS; j++) {
         double sum = 0;
         for (int i = 0; i < TAGS; i++) sum += shares[i] * powers[i * step_i + j * step_j];
         if (sum > 1e-200) {
-            to[j] = most + log(sum);
+            to[j] = most + log_64(sum);
             continue;
         }
         double top = NEVER * 4;
@@ -82,8 +82,8 @@ static void log_sums(const double *from, const double *powers, const real *pairs
             double x = from[i] + at_least_never(pairs[i * step_i + j * step_j]);
             top = x > top ? x : top;
         }
-        for (int i = 0; i < TAGS; i++) sum += exp(from[i] + at_least_never(pairs[i * step_i + j * step_j]) - top);
-        to[j] = top + log(sum);
+        for (int i = 0; i < TAGS; i++) sum += exp_64(from[i] + at_least_never(pairs[i * step_i + j * step_j]) - top);
+        to[j] = top + log_64(sum);
     }
 }
 
@@ -91,7 +91,7 @@ static void log_sums(const double *from, const double *powers, const real *pairs
 static void marginals_of(const NAME_model *model, const real *scores, int64_t words, double *shares, double *work) {
     const real *start = reals(model, AT_START), *pairs = reals(model, AT_PAIRS), *end = reals(model, AT_END);
     double *powers = work + 3 * TAGS, *behind = work, *here = work + TAGS, *some = work + 2 * TAGS;
-    for (int k = 0; k < TAGS * TAGS; k++) powers[k] = exp((double)pairs[k]);
+    for (int k = 0; k < TAGS * TAGS; k++) powers[k] = exp_64((double)pairs[k]);
     for (int k = 0; k < TAGS; k++) shares[k] = at_least_never(start[k]), behind[k] = at_least_never(end[k]);
     for (int64_t t = 1; t < words; t++) {
         for (int k = 0; k < TAGS; k++) here[k] = shares[(t - 1) * TAGS + k] + (double)scores[(t - 1) * TAGS + k];
@@ -104,7 +104,7 @@ static void marginals_of(const NAME_model *model, const real *scores, int64_t wo
             to[k] += here[k];
             most = to[k] > most ? to[k] : most;
         }
-        for (int k = 0; k < TAGS; k++) sum += to[k] = exp(to[k] - most);
+        for (int k = 0; k < TAGS; k++) sum += to[k] = exp_64(to[k] - most);
         for (int k = 0; k < TAGS; k++) to[k] /= sum;
         if (t) log_sums(here, powers, pairs, 1, TAGS, some, behind);
     }

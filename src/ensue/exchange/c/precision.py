@@ -59,7 +59,7 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
     if command is None or not given:
         why = "there is no validation text" if command else "there is no C compiler"
         return f"{here}What that changes was not measured: {why}."
-    options = [flag for flag in compiler_flags() if flag not in ("-shared", "-fPIC")]
+    options = [flag for flag in (*compiler_flags(), "-ffp-contract=off") if flag not in ("-shared", "-fPIC")]
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():
             Path(folder, file).write_bytes(content)

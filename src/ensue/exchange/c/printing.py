@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ LANES, LINE = 64, 16
 """Sums of the checksum, and numbers of a line of the file, so that each part of it begins at a multiple of 64 bytes."""
 GROUP = 4
 """The symbols of a group of lexicon.h, at most on average."""
+_OF_NUMBERS = re.compile(
+    r"\b(?:real|bits|bits_of|real_of|power_of_two|reduce|clamp|(?:exp|expm1|log1p|sigmoid|tanh|erf|log)_)\b"
+)
+"""What functions.h defines, and the types that it is compiled for."""
 _PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
@@ -52,6 +57,13 @@ class Parts:
 def piece(name: str) -> str:
     """A file of this folder, or of the engine."""
     return package_text(name if "/" in name else f"exchange/c/{name}")
+
+
+def functions() -> str:
+    """The functions of numbers for floats, and once more for doubles, with names that end in `_64`."""
+    text = piece("engine/functions.h")
+    doubles = _OF_NUMBERS.sub(lambda name: f"{name[0].rstrip('_')}_64", text)
+    return text + piece("doubles.h").replace("@FUNCTIONS@", doubles)
 
 
 @dataclass

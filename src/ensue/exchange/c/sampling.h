@@ -85,15 +85,15 @@ static void filter(real *x, uint32_t count, const NAME_sampling *how, uint32_t *
         for (uint32_t k = how->top_k; k < count; k++) x[order[k]] = -INFINITY;
     if (cuts_sum) {
         double most = x[order[0]], sum = 0, before = 0;
-        for (uint32_t k = 0; k < count; k++) sum += exp(x[order[k]] - most);
+        for (uint32_t k = 0; k < count; k++) sum += exp_64(x[order[k]] - most);
         for (uint32_t k = 0; k < count; k++) {
-            double share = exp(x[order[k]] - most) / sum;
+            double share = exp_64(x[order[k]] - most) / sum;
             if (k && before >= how->top_p) x[order[k]] = -INFINITY;
             before += share;
         }
     }
     if (how->min_p > 0) {
-        real least = largest(x, count) + (real)log(how->min_p);
+        real least = largest(x, count) + (real)log_64(how->min_p);
         for (uint32_t k = 0; k < count; k++) x[k] = x[k] < least ? -(real)INFINITY : x[k];
     }
 }

@@ -98,7 +98,7 @@ int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples,
             for (uint32_t b = 0; b < D_FRAME; b++) {
                 double sum = 0;
                 for (uint32_t k = starts[b]; k < starts[b + 1]; k++) sum += weights[k] * powers[part][firsts[b] + k - starts[b]];
-                to[(t + part) * D_FRAME + b] = (float)log(sum <= FLOOR ? FLOOR : sum);
+                to[(t + part) * D_FRAME + b] = (float)log_64(sum <= FLOOR ? FLOOR : sum);
             }
     }
     if (REACH > 0 && room) {

@@ -300,7 +300,7 @@ static int normalize(real *x) {
         for (int w = 0; w < BESIDE; w++) sums[w] += (double)exp_(x[k + w] - most);
     for (int w = 0; w < BESIDE; w++) sum += sums[w];
     if (!(sum < INFINITY)) return NAME_NUMBERS;
-    const real total = (real)log(sum);
+    const real total = (real)log_64(sum);
     for (int k = 0; k < TARGETS; k++) x[k] = x[k] - most - total;
     return NAME_OK;
 }
@@ -343,7 +343,7 @@ static uint32_t choose(const real *scores, uint32_t rows, const double *totals, 
     return count;
 }
 
-static double penalty(const NAME_search *how, uint32_t length) { return pow(length ? length : 1, how->length_penalty); }
+static double penalty(const NAME_search *how, uint32_t length) { return exp_64(how->length_penalty * log_64(length ? length : 1)); }
 
 /* Takes the best continuations of a source, which make hypotheses of so many tokens. Those that go on stand in the rows
  * from `next` on; returns the row behind them. */

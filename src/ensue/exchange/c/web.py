@@ -28,7 +28,7 @@ OLDEST = (0, 14)
 """The version of ziglang from which on the C file is known to compile."""
 FLAGS = (
     "-target", "wasm32-wasi", "-mexec-model=reactor", "-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math",
-    "-ffp-contract=fast", "-Wl,--strip-all", "-Wl,--gc-sections",
+    "-ffp-contract=off", "-Wl,--strip-all", "-Wl,--gc-sections",
 )  # fmt: skip
 SIMD = ("-Xclang", "-target-feature", "-Xclang", "+simd128")
 """Said to clang alone, so that both kinds of code share one library of C."""

@@ -15,7 +15,7 @@ from ensue.errors import EnsueError
 from ensue.exchange.c.classifying import classifier_parts
 from ensue.exchange.c.frames import frame_classifier_parts, frame_tagger_parts
 from ensue.exchange.c.precision import F32, PRECISIONS, measured
-from ensue.exchange.c.printing import Parts, TokenScores, Weights, checksum, piece, printed_step
+from ensue.exchange.c.printing import Parts, TokenScores, Weights, checksum, functions, piece, printed_step
 from ensue.exchange.c.tagging import tagger_parts
 from ensue.exchange.c.tokens import lexer_pieces, symbol, token_texts
 from ensue.exchange.c.transducing import transducer_parts
@@ -131,7 +131,7 @@ def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False)
     about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
     texts = [about + '#include "NAME.h"\n', piece("prelude.h"), "\n".join(define)]
     texts += [_embedded(numbers)] * embed
-    texts += map(piece, ["engine/functions.h", "weights.h"])
+    texts += [functions(), piece("weights.h")]
     whole = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
     texts += [piece(whole.get(part, part)) if part.endswith(".h") else part for part in parts.pieces]
     files_of = {
