@@ -58,7 +58,10 @@ class Manifest:
     def replace(self, partials: Mapping[str, Path], *, log: Entry | None = None) -> None:
         """Replaces files: `partials` has the new content of each name, as a file in the same directory."""
         files = self.entries()
-        coming = {name: _unless_known(entry_of(partial), files.get(name)) for name, partial in partials.items()}
+        coming = {name: entry_of(partial) for name, partial in partials.items()}
+        for name, new in coming.items():  # the same content keeps the time of its first writing
+            if name in files and files[name].sha256 == new.sha256:
+                coming[name] = files[name]
         self.write(ManifestContent(files=files, coming=coming))
         for name, partial in partials.items():
             partial.replace(self.directory / name)
@@ -85,11 +88,6 @@ def entry_of(path: Path, size: int | None = None) -> Entry:
         digest = hashlib.file_digest(file, "sha256") if size is None else hashlib.sha256(file.read(size))
         length = file.tell()
     return Entry(bytes=length, sha256=digest.hexdigest(), written=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}")
-
-
-def _unless_known(new: Entry, old: Entry | None) -> Entry:
-    """The old entry if the content is the same, since it has the time of the first writing; else the new one."""
-    return old if old is not None and old.sha256 == new.sha256 else new
 
 
 def _measured(path: Path, known: list[Entry]) -> tuple[int, str]:

@@ -46,7 +46,11 @@ class ShardedGradients(Gradients):
         ranks: Processes,
         device: torch.device,
     ) -> None:
-        form = copied(model, {name: _formal(parameter, device) for name, parameter in model.named_parameters()})
+        # tensors of the same sizes that take no memory
+        zeros = {p.dtype: torch.zeros((), dtype=p.dtype, device=device) for p in model.parameters()}
+        form = copied(
+            model, {name: zeros[p.dtype].expand(p.shape) for name, p in model.named_parameters()}
+        )  # no memory
         self.root, self.scalars = _shard(_StepLoss(model, task), form, device)
         super().__init__(model, task, seed=seed, precision=precision, ranks=ranks)
         self.form = form
@@ -56,8 +60,11 @@ class ShardedGradients(Gradients):
         return copied(self.form, {name: self.ranks.whole(p.detach()) for name, p in model.named_parameters()})
 
     def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
+        def is_of_the_network(error: RuntimeError) -> bool:
+            return isinstance(error, dist.DistError) or "gloo" in str(error)
+
         try:
-            with warnings.catch_warnings(), self.ranks.answered(_is_of_the_network):
+            with warnings.catch_warnings(), self.ranks.answered(is_of_the_network):
                 warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)  # we change nothing in place
                 return super().of(batch, state, step=step, parts=parts, stop=stop)
         except OutOfMemory:  # the others are in the middle of the step, and wait
@@ -131,12 +138,3 @@ def _shard(whole: _StepLoss, form: nn.Module, device: torch.device) -> tuple[FSD
     if hasattr(root, "set_reduce_scatter_unused_params"):  # torch 2.8 has none
         root.set_reduce_scatter_unused_params(True)
     return root, [scalar for scalar in scalars if scalar.requires_grad]
-
-
-def _formal(parameter: nn.Parameter, device: torch.device) -> Tensor:
-    """A tensor of the same size that takes no memory."""
-    return torch.zeros((), dtype=parameter.dtype, device=device).expand(parameter.shape)
-
-
-def _is_of_the_network(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or "gloo" in str(error)

@@ -74,13 +74,11 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     @property
     def num_layers(self) -> int:
-        layers: int = self.model.num_layers
-        return layers
+        return int(self.model.num_layers)
 
     @property
     def d_layers(self) -> int:
-        size: int = self.model.d_layers
-        return size
+        return int(self.model.d_layers)
 
     def layers_of_words(
         self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", carry: bool = False

@@ -15,7 +15,7 @@ from ensue.runs.schema import Config, form_of
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.classification.texts import subword_reader
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
-from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
+from ensue.tasks.words.model import WordParts, WordsConfig
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes
 
@@ -40,17 +40,8 @@ class ClassifierParts(WordParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        lexicon = read_lexicon(run)
         labels = run.read_json("labels.json", Classes.from_json)
-        return cls(
-            lexicon,
-            empty_vectors(run, lexicon),
-            labels,
-            run.config["pair"],
-            contextual=layers_shapes(run),
-            tuned=tuned_in(run),
-            ngrams=run.config.get("ngrams"),
-        )
+        return cls(**cls.shared(run), labels=labels, pair=run.config["pair"], ngrams=run.config.get("ngrams"))
 
     def subwords(self, recipe: ClassificationRecipe) -> SubwordReader | None:
         return subword_reader(recipe, self.tuned)

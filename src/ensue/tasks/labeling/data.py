@@ -215,14 +215,6 @@ def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> li
     return list(zip(*(format.labels(sentence, name) for name in columns), strict=True))
 
 
-def num_columns(source: SentenceSource) -> int:
-    """The number of columns, if they have numbers and no names; else 0."""
-    if not isinstance(source.format, ColumnsFormat):
-        return 0
-    first = source.first()
-    return 0 if first is None else len(first.columns)
-
-
 def trained_labels(
     counts: Mapping[str, int], detector: SchemeDetector, unit: str, place: str, path: str
 ) -> tuple[list[str], Scheme | None]:
@@ -295,7 +287,9 @@ class SentenceData(WordsData[Sentences]):
         self.label_column = data.label_column or self.format.default_column
         super().__init__(recipe, run)
         self.fingerprint = source.files.fingerprint()
-        self.width = num_columns(source)
+        first = source.first() if isinstance(source.format, ColumnsFormat) else None
+        self.width = 0 if first is None else len(first.columns)
+        """The number of columns, if they have numbers and no names."""
         for name in self.columns or [self.label_column]:
             if {name, str(self.width) if name == "last" else ""} & set(recipe.features.columns):
                 raise RecipeError(f'features.columns names the column of the labels ("{name}")')

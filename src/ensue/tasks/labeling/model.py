@@ -13,7 +13,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Number
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
-from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
+from ensue.tasks.words.model import WordParts, WordsConfig
 from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 
@@ -36,10 +36,11 @@ class TaggerParts(WordParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        lexicon, recipe = read_lexicon(run), run.recipe
+        shared, recipe = cls.shared(run), run.recipe
+        columns = shared["lexicon"].columns
         assert isinstance(recipe, LabelingRecipe)
-        if set(lexicon.columns) != set(recipe.features.columns):
-            found = ", ".join(lexicon.columns) or "none"
+        if set(columns) != set(recipe.features.columns):
+            found = ", ".join(columns) or "none"
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
         labels: TaggerLabels
         if recipe.data.label_columns:
@@ -51,7 +52,7 @@ class TaggerParts(WordParts):
             labels = run.read_json("labels.json", NestedLabels.from_json)
         else:
             labels = run.read_json("labels.json", Labels.from_json)
-        return cls(lexicon, empty_vectors(run, lexicon), labels, contextual=layers_shapes(run), tuned=tuned_in(run))
+        return cls(**shared, labels=labels)
 
     def build(self, recipe: LabelingRecipe) -> Tagger:
         return build_tagger(

@@ -150,6 +150,11 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         return []
     integrated, near = found.integrated, len(found.integrated.shares)
     difference = integrated.value - integrated.baseline
+    kinds = {
+        "integrated gradients": integrated.shares,
+        "gradient × input": found.products,
+        "length of the gradient": found.norms,
+    }
     wrong = f"The shares may be wrong by {integrated.error:.3g} together: the gradient changes too much along the way."
     numbers = {
         "token": shown(tokenizer.symbol(found.token)),
@@ -159,7 +164,7 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         "difference": difference,
         "integrated": near,
         "note": "" if integrated.is_exact else wrong,
-        "colors": {name: _placed(found.place, values) for name, values in _kinds(found).items()},
+        "colors": {name: _placed(found.place, values) for name, values in kinds.items()},
         "rows": _rows(view, found),
         "states": {
             "kinds": [units.name for units in found.states],
@@ -167,14 +172,6 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         },
     }
     return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
-
-
-def _kinds(found: Explanation) -> dict[str, NDArray[np.float64]]:
-    return {
-        "integrated gradients": found.integrated.shares,
-        "gradient × input": found.products,
-        "length of the gradient": found.norms,
-    }
 
 
 def _placed(place: int, values: NDArray[np.float64]) -> list[float | None]:

@@ -129,13 +129,11 @@ class MaskedVectors(ContextualPipeline, TextVectors):
     @property
     def num_layers(self) -> int:
         """The number of layers, L: the embeddings and the blocks."""
-        blocks: int = self.model.num_layers
-        return blocks + 1
+        return int(self.model.num_layers) + 1
 
     @property
     def d_layers(self) -> int:
-        d: int = self.model.layers.d_out
-        return d
+        return int(self.model.layers.d_out)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
         """As `ContextualPipeline`. Layer 0 enters the first block; a long sentence is read in windows that overlap."""

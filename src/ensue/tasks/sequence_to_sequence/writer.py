@@ -284,7 +284,10 @@ def output_lines(
             continue
         for _, output in answers:
             number += 1
-            yield from _lines(output, number, n_best)
+            for each in (output, *output.others) if n_best > 1 else ():
+                yield f"{number}\t{each.score:.4f}\t{on_one_line(each.text)}\n"
+            if n_best == 1:
+                yield on_one_line(output.text) + "\n"
     say_empty(num_empty, source.location)
 
 
@@ -298,15 +301,6 @@ def outputs_json(answers: Iterator[tuple[Pair, Output]], aligner: Aligner, *, n_
             if alignment is not None:
                 content |= alignment.as_json()
             yield content
-
-
-def _lines(output: Output, number: int, n_best: int) -> Iterator[str]:
-    every = (output, *output.others)
-    if n_best > 1:
-        for each in every:
-            yield f"{number}\t{each.score:.4f}\t{on_one_line(each.text)}\n"
-    else:
-        yield on_one_line(output.text) + "\n"
 
 
 def on_one_line(text: str) -> str:

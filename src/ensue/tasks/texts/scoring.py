@@ -133,7 +133,8 @@ def read(
         raise EnsueError(f"{parts} parts; a model that adapts reads a text in order, in one part")
     if parts < 1 or warm_up < 0:
         raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
-    runs = _runs(len(tokens), max(1, min(parts, len(tokens))))
+    size, parts = len(tokens), max(1, min(parts, len(tokens)))
+    runs = [range(size * part // parts, size * (part + 1) // parts) for part in range(parts)]
     windows = [] if model.context is None else list(_windows(len(tokens), model.context, _call_tokens(model)))
 
     def read_some(some: slice) -> float:
@@ -170,11 +171,6 @@ def describe_protocol(model: LanguageModel, parts: int = 1) -> str:
     carried = "read once from beginning to end, state carried"
     warmed_up = f"in {parts} parts, each warmed up on the {WARM_UP_TOKENS} tokens before it"
     return carried if parts == 1 else f"{carried}, {warmed_up}"
-
-
-def _runs(size: int, parts: int) -> list[range]:
-    """A text of `size` tokens as parts whose lengths differ by at most one."""
-    return [range(size * part // parts, size * (part + 1) // parts) for part in range(parts)]
 
 
 def _side_by_side(

@@ -55,6 +55,14 @@ class WordParts(ModelParts):
     tuned: Tuned | None = field(default=None, kw_only=True)
     """The run whose layers are the encoder."""
 
+    @staticmethod
+    def shared(run: RunDirectory) -> dict[str, Any]:
+        """The fields of all such models. Pretrained vectors are zeros, since they are loaded with the weights."""
+        lexicon, d_vectors = run.read_json("tokenizer.json", Lexicon.from_json), run.config["d_vectors"]
+        vectors = torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None
+        tuned = Tuned.of(cast("WordsRecipe", run.recipe).encoder, origins_in(run))
+        return {"lexicon": lexicon, "pretrained": vectors, "contextual": layers_shapes(run), "tuned": tuned}
+
     def tuned_encoder(self) -> SubwordEncoder | None:
         """The layers of the run that is tuned."""
         return None if self.tuned is None else self.tuned.build()
@@ -67,26 +75,9 @@ class WordParts(ModelParts):
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
 
-def read_lexicon(run: RunDirectory) -> Lexicon:
-    """The lexicon of a run. Raises RunError if its file is damaged."""
-    return run.read_json("tokenizer.json", Lexicon.from_json)
-
-
-def empty_vectors(run: RunDirectory, lexicon: Lexicon) -> Tensor | None:
-    """Zeros in place of the pretrained vectors, which are loaded later; None if the model has none."""
-    d_vectors = run.config["d_vectors"]
-    return torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None
-
-
 def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:
     """The shapes of the layers that a run takes from other models."""
     return tuple(LayersShape(*shape) for shape in run.config.get("contextual", []))
-
-
-def tuned_in(run: RunDirectory) -> Tuned | None:
-    """The run inside of a run whose layers are its encoder, if it has one."""
-    recipe: Any = run.recipe
-    return Tuned.of(recipe.encoder, origins_in(run))
 
 
 Parts = TypeVar("Parts", bound=WordParts)
