@@ -104,9 +104,7 @@ def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
 
 
 def as_trained(document: dict[str, Any]) -> dict[str, Any]:
-    """The recipe of a run, which has every default. One without `data.division` is of an earlier ensue: what some
-    values meant then is spelled out.
-    """
+    """The recipe of a run; one of an earlier ensue, without `data.division`, gets what its values meant then."""
     data = document.get("data", {})
     if not has_task(document.get("task", DEFAULT_TASK)) or not isinstance(data, dict):
         return document  # which cannot be read
@@ -296,9 +294,7 @@ def _tables(recipe: type[Recipe], place: Sequence[int | str | None]) -> list[dic
 
 
 def _without_tags(recipe: type[Recipe], place: Sequence[int | str]) -> tuple[list[str], str]:
-    """The keys of `place`, and the tag that has chosen among the schemas of a table, such as "lstm"; "" if there is
-    none. A key that has one of several types is told once, without the type.
-    """
+    """The keys of `place` without types, and the tag that chose a table's schema, such as "lstm"; or ""."""
     keys, tag = [], ""
     for schema, part in zip(_tables(recipe, place), place, strict=False):
         if "discriminator" in schema and part in schema["discriminator"]["mapping"]:

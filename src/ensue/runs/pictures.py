@@ -1,6 +1,4 @@
-"""Pictures of a run and of numbers about a text. Names are drawn as they are written, and a picture that fails does not
-end the run.
-"""
+"""Pictures of a run and of numbers about a text, with names as written; one that fails does not end the run."""
 
 from __future__ import annotations
 

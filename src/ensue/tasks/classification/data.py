@@ -253,9 +253,7 @@ class ClassifiedSeriesData(LabeledSeriesData):
 
 
 def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """The labels of a whole series, between which the separator stands. Raises DataError if it has none, unless it may
-    have any number, and if its frames have different ones.
-    """
+    """The labels of a whole series. Raises DataError for a wrong number of them, or if its frames have several."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
         found = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"

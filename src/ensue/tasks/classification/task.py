@@ -16,7 +16,7 @@ from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
-from ensue.models.classifier import Classifier, Pooled
+from ensue.models.classifier import Classifier
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
@@ -36,9 +36,7 @@ READ_TOKENS, READ_ROWS = 16_384, 256
 
 @dataclass(frozen=True)
 class ClassBatch(Batch):
-    """Texts (one, or the two of a pair) or series, and their labels: ids (B,), 0 and 1 (B, K) for several labels, or a
-    teacher's probabilities (B, K).
-    """
+    """Texts or series (one, or a pair), and labels: ids (B,), 0 and 1 (B, K), or a teacher's probabilities (B, K)."""
 
     targets: Tensor
     texts: tuple[Words | Frames, ...]
@@ -184,31 +182,22 @@ def classify_words(
     subwords: SubwordTexts | None = None,
 ) -> NDArray[np.float32]:
     """The probability of each label (N, K), for texts as rows of numbers of known word forms."""
-    by_part = [subwords, *[None] * (len(words) - 1)]
-    parts = list(zip(forms, words, contextual, by_part, strict=True))
-    return probabilities_of(
-        model,
-        words_of(words),
-        lambda rows: model.logits_of([_pooled(model, *part, rows) for part in parts]),
-    )
-
-
-def _pooled(
-    model: Classifier,
-    forms: FormTable,
-    words: Ragged,
-    contextual: Sequence[LayersOfTexts],
-    subwords: SubwordTexts | None,
-    rows: NDArray[np.int64],
-) -> Pooled:
-    """Some of the texts after pooling."""
     device = device_of(model)
-    real = words.mask(rows)
-    numbers = on_device(words.padded(rows), device)
-    layers = [part.batch(rows, device) for part in contextual]
-    x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0), layers)
-    read = None if subwords is None else subwords.batch(rows, device)
-    return model.pooled(x, forms.keys[numbers], None if real is None else on_device(real, device), read)
+    by_part = [subwords, *[None] * (len(words) - 1)]
+
+    def logits(rows: NDArray[np.int64]) -> Tensor:
+        pooled = []
+        for table, texts, layers_of_text, pieces in zip(forms, words, contextual, by_part, strict=True):
+            real, numbers = texts.mask(rows), on_device(texts.padded(rows), device)
+            layers = [part.batch(rows, device) for part in layers_of_text]
+            x = model.features.in_place(table.vectors, numbers, numbers.new_zeros(*numbers.shape, 0), layers)
+            mask, read = None if real is None else on_device(real, device), None
+            if pieces is not None:
+                read = pieces.batch(rows, device)
+            pooled.append(model.pooled(x, table.keys[numbers], mask, read))
+        return model.logits_of(pooled)
+
+    return probabilities_of(model, words_of(words), logits)
 
 
 def weigh_ngrams(

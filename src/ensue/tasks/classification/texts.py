@@ -71,9 +71,7 @@ class ReadTexts(NamedTuple):
 
 @dataclass(frozen=True)
 class TextReader:
-    """How a classifier reads documents of `num_texts` texts, in training and in use. With `blanks` words have the
-    blanks before them, the first word these.
-    """
+    """How documents of `num_texts` texts are read. With `blanks` words have blanks before them, the first these."""
 
     recipe: ClassificationRecipe
     num_texts: int
@@ -88,9 +86,7 @@ class TextReader:
         return cls(recipe, num_texts, splitter or recipe.data.splitter, None if subwords is None else subwords.blanks)
 
     def read(self, document: Document, *, multiple: bool = True) -> ReadTexts:
-        """The words of a document. Raises DataError for another number of texts, for one that is too long, and for
-        several labels without `multiple`.
-        """
+        """The words of a document. Raises DataError for a wrong number of texts or labels, or too long ones."""
         check_document(document, self.num_texts, multiple=multiple)
         whole = [words_in(text, self.splitter, blanks=self.blanks) for text in document.texts]
         kept = [self._shortened(words) for words in whole]

@@ -182,9 +182,7 @@ def _repeats(division: Division, group: str, examples: str) -> list[str]:
 
 
 class DataSet(ABC, Generic[DataT]):
-    """The examples of a recipe, and what is said of them. Making one reads and checks all files; it raises DataError
-    for data that cannot be used.
-    """
+    """The examples of a recipe. Making one reads and checks all files; raises DataError for unusable data."""
 
     unit: ClassVar[str]
     """The unit of a prediction."""

@@ -197,9 +197,7 @@ class BatchSizes(Protocol):
 
 
 class BucketedTask(Task[ModelT, BatchT]):
-    """A task on examples of these `lengths`, in batches of similar length. `num_tokens` are predicted in an epoch; by
-    default one at each place.
-    """
+    """A task on examples of these `lengths`, with `num_tokens` predictions an epoch (default: one a place)."""
 
     def __init__(self, lengths: NDArray[np.integer], sizes: BatchSizes, *, num_tokens: int | None = None) -> None:
         self.buckets = Buckets(lengths, batch_size=sizes.batch_size, batch_tokens=sizes.batch_tokens, seed=sizes.seed)

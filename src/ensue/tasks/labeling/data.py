@@ -218,9 +218,7 @@ def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> li
 def trained_labels(
     counts: Mapping[str, int], detector: SchemeDetector, unit: str, place: str, path: str
 ) -> tuple[list[str], Scheme | None]:
-    """The names of the labels with these counts, and their scheme; `place` says in messages where they are. Raises
-    DataError if there are no two.
-    """
+    """The names of these labels, and their scheme. Raises DataError, which says `place`, if there are no two."""
     if len(counts) < 2:
         only = next(iter(counts), "")
         found = f'all {counts[only]:,} {unit} have the label "{only}"' if counts else "no label"
@@ -358,9 +356,7 @@ class SentenceData(WordsData[Sentences]):
         return found, detectors
 
     def _rehearse(self, split: Split[Sentences], detectors: Mapping[str, SchemeDetector]) -> str:
-        """Puts the spans of the origin into the training and validation data, and says how many of each class. Raises
-        RecipeError for labels without spans.
-        """
+        """Adds the origin's spans to training and validation data; returns their counts. RecipeError without spans."""
         assert self.kept is not None
         origin = self.kept.origin
         scheme = None if self.columns else detectors[""].result(self.recipe.data.train)
@@ -381,9 +377,7 @@ class SentenceData(WordsData[Sentences]):
         return f"spans of {origin.path}, put into the training and validation data: {found}"
 
     def _learned(self, name: str, train: Sentences, detectors: Mapping[str, SchemeDetector]) -> list[list[Any]]:
-        """The parts of a column that are learned: of each its kind, its key, the names of its labels, and their scheme.
-        Raises DataError if there are no two labels.
-        """
+        """A column's learned parts: kind, key, names of labels, scheme. Raises DataError for less than two labels."""
         path = self.recipe.data.train
         if self.recipe.data.nested:
             classes = learned_values("class", zip(train.texts, train.labels, strict=True))

@@ -80,9 +80,7 @@ class TaggedExamples(Examples):
     def _doubts(
         self, sentence: Sentence, number: int, proposed: Sequence[str], shares: Sequence[float], places: list[int]
     ) -> list[Doubt]:
-        """The doubts of a sentence, one for each run of words whose labels differ; one for all of them where their
-        changes to the file are not apart.
-        """
+        """The doubts of a sentence, one for each run of differing labels; one in all if their edits overlap."""
         runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]
         given = self.labels[number]
         same = self.pieces[number] = self.format.corrected(sentence, given, self.column)

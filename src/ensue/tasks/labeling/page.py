@@ -122,9 +122,7 @@ def _next(view: TagsView, column: int) -> tuple[str, float] | None:
 
 
 def _transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]:
-    """The table of transition scores, from the tag of a row to that of a column. The start is the first row, the end
-    the last column; no path starts with the end.
-    """
+    """Transition scores from a row's tag to a column's; first row: the start, last column: the end."""
     assert view.tables is not None
     start, pairs, end = view.tables
     scores = np.full((len(tags) + 1, len(tags) + 1), np.nan)

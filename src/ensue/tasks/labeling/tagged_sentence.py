@@ -66,9 +66,7 @@ class LabeledWord(NamedTuple):
     start: int
     end: int
     confidence: Any = None
-    """The probability of the label; of several columns those of each by name. None unless `predict` was called with
-    `confidence`.
-    """
+    """The probability of the label, or of each column's; None unless `predict` was called with `confidence`."""
     columns: dict[str, str] | None = None
     """The value in each column, of a tagger of several; `label` is that of the first one."""
 

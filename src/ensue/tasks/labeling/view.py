@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ensue.inspection.characters import CharacterView, characters_of
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.inspection.features import Part, PartLocation, ReadFeatures, ReadWords
+from ensue.inspection.features import Part, PartLocation, ReadWords
 from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, k_best, log_partition
 
@@ -138,18 +138,12 @@ def _effects(
             break
         effects, rows = list[Effect](), max(1, CALL_WORDS // len(read))
         for some in (places[start : start + rows] for start in range(0, len(places), rows)):
-            effects += _effects_at(model, read.blanked(position, some), emissions[position], path, position)
+            variants, tag = read.blanked(position, some), int(path[position])
+            without = model.emissions(variants.x, variants.keys, None, variants.subwords)
+            falls = (emissions[position, tag] - without[:, position, tag]).tolist()
+            shares = model.head.marginals(without, None)[:, position, tag].tolist()
+            tags = model.head.best(without, None)[:, position].tolist()
+            effects += [Effect(*each) for each in zip(falls, shares, tags, strict=True)]
         of_parts.append(effects[: len(parts[position])])
         of_letters.append(effects[len(parts[position]) :])
     return of_parts, of_letters
-
-
-def _effects_at(
-    model: Tagger, read: ReadFeatures, before: Tensor, path: NDArray[np.int64], position: int
-) -> list[Effect]:
-    """The effects of variants (V, T, d) of the sentence, at one position."""
-    emissions, tag = model.emissions(read.x, read.keys, None, read.subwords), int(path[position])
-    falls = (before[tag] - emissions[:, position, tag]).tolist()
-    shares = model.head.marginals(emissions, None)[:, position, tag].tolist()
-    tags = model.head.best(emissions, None)[:, position].tolist()
-    return [Effect(*each) for each in zip(falls, shares, tags, strict=True)]

@@ -75,7 +75,14 @@ def inspect_text(
     view = view_text(model, tokenizer, ids, asked=asked, off=switched_off(off))
     sections = language_sections(view, tokenizer, _as_written(view, tokenizer, text))
     unknown = int((view.ids == tokenizer.unknown_id).sum())
-    return Inspection(title_of(text), view, {**facts, **_facts(view, unknown)}, sections)
+    nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
+    of_text = {
+        "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
+        **({"unknown": f"{unknown:,}"} if unknown else {}),
+        "nats per token": f"{nats:.4f}",
+        "perplexity": f"{np.exp(nats):.4g}",
+    }
+    return Inspection(title_of(text), view, {**facts, **of_text}, sections)
 
 
 def _as_written(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
@@ -112,17 +119,6 @@ def _id_of(tokenizer: Tokenizer, token: str) -> int:
     if len(ids) != 1:
         raise EnsueError(f'"{token:.40}" is {len(ids)} tokens of this model; expected one')
     return int(ids[0])
-
-
-def _facts(view: LanguageView, unknown: int) -> dict[str, str]:
-    """The facts of the text, at the top of the page."""
-    nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
-    return {
-        "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
-        **({"unknown": f"{unknown:,}"} if unknown else {}),
-        "nats per token": f"{nats:.4f}",
-        "perplexity": f"{np.exp(nats):.4g}",
-    }
 
 
 MOST_ROWS = 15

@@ -131,14 +131,10 @@ def inspect_masked(
         raise EnsueError("there is nothing to look into: the text has no tokens")
     view = view_masked(model, coder, ids)
     sections = masked_sections(view, coder, model.context)
-    return Inspection(title_of(text), view, {**facts, **_facts(view)}, sections)
-
-
-def _facts(view: MaskedView) -> dict[str, str]:
-    """The facts of the text, at the top of the page."""
     nats, count = view.predictions.surprisals[~view.is_mask], len(view.tokens)
-    return {
+    of_text = {
         "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         "masks": f"{int(view.is_mask.sum()):,}",
         **({"nats per hidden token": f"{nats.mean():.4f}"} if len(nats) else {}),
     }
+    return Inspection(title_of(text), view, {**facts, **of_text}, sections)

@@ -72,7 +72,11 @@ def _read(
     pieces = [texts[window.text][window.begin : window.end] for window in some]
     with evaluating(model):
         if model.reads_apart:
-            return _read_apart(model, coder, pieces, layers)
+            rows = [coder.framed(piece) for piece in pieces]  # of all windows one after another, without padding
+            lengths = [len(row) for row in rows]
+            apart = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
+            vectors = torch.stack([apart[layer] for layer in layers]).float().numpy()
+            return np.split(vectors, np.cumsum(lengths)[:-1], axis=1)
         ids, mask = _framed(coder, pieces, device_of(model))
         if list(layers) == [model.num_layers]:
             h = model(ids, mask).unsqueeze(1)
@@ -80,17 +84,6 @@ def _read(
             found = model.layers_of(ids, mask)
             h = torch.stack([found[layer] for layer in layers], dim=1)
     return list(h.float().cpu().numpy())
-
-
-def _read_apart(
-    model: MaskedLanguageModel, coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], layers: Sequence[int]
-) -> list[Vectors]:
-    """The vectors without padding, the tokens of all windows one after another."""
-    rows = [coder.framed(piece) for piece in pieces]
-    lengths = [len(row) for row in rows]
-    found = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
-    h = torch.stack([found[layer] for layer in layers]).float().numpy()
-    return np.split(h, np.cumsum(lengths)[:-1], axis=1)
 
 
 class Hidden(NamedTuple):

@@ -88,18 +88,14 @@ class SequenceToSequenceJob(Job[TextModel]):
         source = self._source(location, like=self.layout)
         return Pairs(references(source, source.layout))
 
-    def _whole(self, source: PairSource) -> Pairs:
-        """The training data."""
+    def _read(self, source: PairSource) -> Split[Pairs]:
+        """All pairs, read from files."""
         pairs = Pairs(source)
         if not pairs:
             raise DataError("no pair in it", source.location)
         if without := next((pair for pair in pairs if self.layout.group and not pair.group.strip()), None):
             raise DataError(f"no group in {self.layout.group}", without.path, without.line)
-        return pairs
-
-    def _read(self, source: PairSource) -> Split[Pairs]:
-        """All pairs, read from files."""
-        split = Split.of(self._whole(source), self.recipe.data, self.read, examples="pairs")
+        split = Split.of(pairs, self.recipe.data, self.read, examples="pairs")
         if split.valid and self.recipe.data.division != "rows":
             split.valid = Pairs(references(split.valid, self.layout))
         return split

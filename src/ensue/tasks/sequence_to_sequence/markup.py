@@ -191,7 +191,10 @@ class _Output:
         areas: dict[int, tuple[Node, Span]] = {}
         children = [child for child in parent.children if child.first < child.last]
         taken = set[int]()
-        own = {id(child): self._units_of(child.first, child.last, low, high) for child in children}
+        own = {}
+        for child in children:  # the units from `low` to `high` that belong to it
+            linked = self._linked[bisect_left(self._linked, (child.first,)) : bisect_left(self._linked, (child.last,))]
+            own[id(child)] = sorted(unit for _, unit in linked if low <= unit < high)
         for child in sorted(children, key=lambda child: len(own[id(child)]) or high - low + 1):
             check_interrupted()
             units = own[id(child)]
@@ -220,11 +223,6 @@ class _Output:
 
     def _is_free(self, unit: int, taken: Set[int]) -> bool:
         return self.links[unit] is None and unit not in taken
-
-    def _units_of(self, first: int, last: int, low: int, high: int) -> list[int]:
-        """The units from `low` to `high` that belong to the units from `first` to `last` of the source."""
-        linked = self._linked[bisect_left(self._linked, (first,)) : bisect_left(self._linked, (last,))]
-        return sorted(unit for _, unit in linked if low <= unit < high)
 
     def _gap(self, child: Node, parent: Node, low: int, high: int, areas: Sequence[Span]) -> tuple[int, bool]:
         """The place of a piece without units: before the unit for the next one of the source, or behind that for the

@@ -13,9 +13,7 @@ from ensue.text.special_tokens import TokenizerWithSpecials
 
 
 class TokenAlignment(NamedTuple):
-    """The tokens of a source, its end included, and of an output; for each token of the output the place, from 0, of
-    the token of the source that it looks at most.
-    """
+    """The tokens of a source and an output, and for each output token the source token it attends to most."""
 
     source: tuple[str, ...]
     output: tuple[str, ...]

@@ -58,7 +58,8 @@ class PairCoder(Stored):
     ) -> Self:
         """Tokenizers from training pairs, one for both without a `target`; `names` are numbers of columns, from 1."""
         places = frozenset(number - 1 for number in names)
-        known = sorted({name for pair in pairs for name in _names_of(pair, places)})
+        columns = (text for pair in pairs for place, text in enumerate(pair.sources) if place in places)
+        known = sorted({name for text in columns for name in split_names(text)})
 
         def sources() -> Iterator[str]:
             for pair in pairs:
@@ -185,13 +186,6 @@ class PairCoder(Stored):
 def split_names(text: str) -> list[str]:
     """The names in a column such as `V;PST` or `V, PST`."""
     return [name for name in BETWEEN_NAMES.split(text) if name]
-
-
-def _names_of(pair: Pair, places: frozenset[int]) -> Iterator[str]:
-    """The names in the source columns at these places."""
-    for place, text in enumerate(pair.sources):
-        if place in places:
-            yield from split_names(text)
 
 
 def _in_pieces(strings: Iterable[str]) -> Iterator[str]:

@@ -233,7 +233,10 @@ def view_output(
     reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
     parts, seen = output_parts(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
     if seen.copying is not None:
-        parts["copying"] = _copying(*seen.copying, source, ids, parts["log_probabilities"])
+        (weights, generates), probabilities = seen.copying, np.exp(parts["log_probabilities"])
+        copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
+        shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
+        parts["copying"] = Copying(weights, generates, shares.clip(0, 1))
     known = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
     model, device = models[0], device_of(models[0])
     read = torch.tensor(known[None], device=device)
@@ -244,16 +247,3 @@ def view_output(
         **parts, text=text, search=search, source=tuple(map(reader.of, source.tolist())),
         traces=traces_of(encoder, x), heads=attention_of(encoder, x),
     )  # fmt: skip
-
-
-def _copying(
-    weights: NDArray[np.float32],
-    generates: NDArray[np.float64],
-    source: NDArray[np.int64],
-    ids: Sequence[int],
-    log_probabilities: NDArray[np.float64],
-) -> Copying:
-    copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
-    probabilities = np.exp(log_probabilities)
-    shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
-    return Copying(weights, generates, shares.clip(0, 1))

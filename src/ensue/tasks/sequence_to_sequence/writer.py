@@ -116,9 +116,7 @@ class Writer(Predictor, Generic[ItemT]):
         return f"{of} not as the glossary demands (`lacks` of --json); a wider beam may help (--beams)"
 
     def with_others(self, *others: Self) -> Self:
-        """An ensemble of this model and others, with the search of this one. It reads and writes no more than each of
-        them can. Raises EnsueError unless all have the same tokens.
-        """
+        """An ensemble with this model's search, within the limits of all. Raises EnsueError for other tokens."""
         for other in others:
             if other.alike != self.alike:
                 raise EnsueError(f"{other.run}: other tokens than {self.run}; runs of an ensemble have the same ones")

@@ -24,9 +24,7 @@ Shares = Mapping[str, float]
 
 
 class Answer(NamedTuple):
-    """The texts that were read (one, or the two of a pair), with the probability of each label, of sum 1; or words, for
-    each of which there are `probabilities`.
-    """
+    """Texts (one, or a pair) with the probability of each label, of sum 1; or words with `probabilities` each."""
 
     texts: tuple[str, ...]
     probabilities: Sequence[Shares]
