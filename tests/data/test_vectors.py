@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ensue.data.byte_reader import ByteReader
-from ensue.data.vectors import read_vectors
+from ensue.data.vectors import ByteReader, read_vectors
 from ensue.errors import DataError
 
 TEXT = "the 0.5 -1 2e-1\nof 1 2 3\n, 4 5 6\n"

@@ -13,8 +13,7 @@ from decode.toy_steppers import Toy
 from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids, continuations
 from ensue.decode.candidates import best_places
-from ensue.decode.frontier import Frontier
-from ensue.decode.phrases import Requirements
+from ensue.decode.frontier import Frontier, Requirements
 from ensue.decode.search import BeamSearch, least_tokens
 from ensue.errors import EnsueError
 

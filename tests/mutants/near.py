@@ -82,7 +82,6 @@ OWN: dict[str, list[str]] = {
     "multi_head": ["attention_against_torch", "states"],
     "border": ["borders", "border", "border_cases"],
     "chain": ["chain", "crf"],
-    "clockwork_turns": ["clockwork"],
     "crf": ["crf", "tag_heads"],
     "dropout": ["dropout", "encoders"],
     "elman": ["hand_worked", "recurrent_against_torch"],

@@ -16,8 +16,8 @@ import pytest
 from ensue.data.row_formats import ROWS
 from ensue.data.sentences import json_sentences
 from ensue.data.sentences.formats import FORMATS
+from ensue.data.sentences.json_sentences import PlacedSpan
 from ensue.data.sentences.sentence import Format
-from ensue.data.sentences.span_words import PlacedSpan
 from ensue.library import load
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.pipeline import LabelingPipeline

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.corpus import pair_counts
-from ensue.data.corpus.pair_counts import open_pair_counts, write_pair_counts
+from ensue.data.corpus import cache
+from ensue.data.corpus.cache import open_pair_counts, write_pair_counts
 from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import DataError
 
@@ -35,8 +35,8 @@ def plain(window: int, line_end: int | None) -> Counter[tuple[int, int]]:
 def test_counts_are_those_of_a_plain_loop(
     together: int, window: int, line_end: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_counts, "_PAIRS", together)
-    monkeypatch.setattr(pair_counts, "_WORDS", 5)
+    monkeypatch.setattr(cache, "_PAIRS", together)
+    monkeypatch.setattr(cache, "_WORDS", 5)
     path = tmp_path / "x.pairs"
     write_pair_counts(path, TokenFile(IDS), size=12, window=window, first_word=2, line_end=line_end)
     found = open_pair_counts(path)

@@ -8,9 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.json_sentences import LABEL_KEYS, TOKEN_KEYS, JsonSentences
+from ensue.data.sentences.json_sentences import HIDDEN, LABEL_KEYS, TOKEN_KEYS, JsonSentences
 from ensue.data.sentences.sentence import Sentence
-from ensue.data.sentences.span_words import HIDDEN
 from ensue.errors import DataError
 from ensue.text.schemes import Span
 from ensue.text.tokens import SPLITTERS

@@ -25,7 +25,7 @@ from .conftest import Program
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
 
-from ensue.exchange.onnx import checking, functions
+from ensue.exchange.onnx import functions, writing
 
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.usefixtures("in_torch_operations")]
 TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_heads": 2, "num_layers": 1, "context": 64}
@@ -35,7 +35,7 @@ SHAPES = [(1, 1), (1, 6), (7, 1), (7, 6), (7, 13)]
 
 def session(pipeline: Any) -> Any:
     part = pipeline.portable().functions[0]
-    return checking.session(functions.traced(pipeline.model, part.function, part.inputs, name="model"))
+    return writing.session(functions.traced(pipeline.model, part.function, part.inputs, name="model"))
 
 
 def series(batch: int, longest: int, width: int) -> list[np.ndarray[Any, Any]]:

@@ -17,7 +17,7 @@ from laws.table import SUBJECTS
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
 
-from ensue.exchange.onnx import checking, functions
+from ensue.exchange.onnx import functions, writing
 from ensue.exchange.onnx.graph import Unexportable
 
 QUICK = {"lstm", "clockwork", "attention rotary"}
@@ -75,7 +75,7 @@ def test_the_graph_is_the_layer(subject: Subject) -> None:
     layer = subject.build().float()
     for part in [whole(layer), *([going_on(layer)] if layer.is_causal else [])]:
         graph = functions.traced(layer, part.function, part.inputs, name=part.name)
-        checking.check(checking.differences(graph, layer, part))
+        writing.check(writing.differences(graph, layer, part))
 
 
 class OfValues(Parallel):
@@ -114,8 +114,8 @@ class Looping(OfSizes):
 def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -> None:
     part = whole(layer)
     with pytest.raises(Unexportable, match=expected):
-        checking.check(
-            checking.differences(functions.traced(layer, part.function, part.inputs, name="refused"), layer, part)
+        writing.check(
+            writing.differences(functions.traced(layer, part.function, part.inputs, name="refused"), layer, part)
         )
 
 
@@ -138,4 +138,4 @@ def test_equal_scores_have_the_same_path() -> None:
     forms = {"emissions": TensorForm(("batch", "time", 5)), "mask": TensorForm(("batch", "time"), torch.bool)}
     part = PortableFunction("path", run, forms, sample)
     graph = functions.traced(head, run, forms, name="path")
-    checking.check(checking.differences(graph, head, part))
+    writing.check(writing.differences(graph, head, part))

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from engine.twins import needs_compiler
 from ensue.engine import Execution, executing
 from ensue.nn import WeightDrop, watch
-from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
-from ensue.nn.recurrent.clockwork_turns import Turns
+from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState, Turns
 from training.tiny import some_slow
 
 D_IN, SIZE, B = 3, 2, 4

@@ -30,7 +30,7 @@ class Sentence:
     `columns` has a tuple as long as `words` for each name; it is a view of the source if that is smaller. `line` is the
     line of the first word, from 1. `document` is the number of the sentence's document in its file, from 0; None in
     formats without documents. `misaligned` has for a column the spans that begin or end inside of a word, as its labels
-    show them (`span_words.py`).
+    show them (`json_sentences.py`).
     """
 
     words: tuple[str, ...]

@@ -32,7 +32,7 @@ GROUP = 4
 _OF_NUMBERS = re.compile(
     r"\b(?:real|bits|bits_of|real_of|power_of_two|reduce|clamp|(?:exp|expm1|log1p|sigmoid|tanh|erf|log)_)\b"
 )
-"""What functions.h defines, and the types that it is compiled for."""
+"""The functions that functions.h defines, and the types that it is compiled for."""
 _PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
