@@ -10,6 +10,8 @@ from typing import Any
 
 PART = 1 << 16
 """The bytes of a body that come at a time."""
+MAX_SECONDS = 30.0
+"""The time after which a request without an answer fails its test; the server itself waits for ten times as long."""
 
 
 @dataclass
@@ -99,5 +101,6 @@ class Client:
 
         if leaves_in is not None:
             asyncio.get_running_loop().call_later(leaves_in, left.set)
-        await self.app(scope, receive, send)
+        async with asyncio.timeout(MAX_SECONDS):
+            await self.app(scope, receive, send)
         return answer
