@@ -46,7 +46,10 @@ def quickstart(
         raise EnsueError(f"{run}: is there already; choose another --out")
     outcome = _train(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
     _exit_if_interrupted(outcome, run)
-    _show_samples(run, 2)
+    from ensue.library import load
+
+    for number, sample in enumerate(load(run).samples("", 2, max_tokens=300, temperature=0.8, seed=0), start=1):
+        print(f"\n--- sample {number}\n{sample}")
     curve = f"The learning curve is {run / 'curve.png'}, the" if (run / "curve.png").exists() else "The"
     cli.say(
         f"\n{curve} model card {run / 'README.md'}. Try next:\n"
@@ -248,13 +251,6 @@ def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **opt
     with ConsoleReporter() as console:
         reporter = TrackedReporter(console, out, trackers)
         return train_run(recipe, out, reporter=reporter, begins=keep_freed_memory, **options)
-
-
-def _show_samples(run: Path, count: int) -> None:
-    from ensue.library import load
-
-    for number, sample in enumerate(load(run).samples("", count, max_tokens=300, temperature=0.8, seed=0), start=1):
-        print(f"\n--- sample {number}\n{sample}")
 
 
 def _exit_if_interrupted(outcome: Outcome, run: Path) -> None:

@@ -17,10 +17,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         f"scored on `{comparison.data}`." if comparison.data else "with the scores that they have kept."
     )
     yield ""
-    yield from _table(
-        ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_words, names)],
-        [_row(run, names) for run in runs],
-    )
+    head = ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_words, names)]
+    yield from _table(head, [_row(run, names) for run in runs])
     if any(run.differences for run in runs):
         yield ""
         yield (
@@ -31,10 +29,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield from _table(["run", "score", "difference", "95 %", "p"], list(_differences(runs)))
     if comparison.recipes:
         yield ""
-        yield from _table(
-            ["key", *(f"`{run.run}`" for run in runs)],
-            [[key, *map(_value, row)] for key, row in comparison.recipes.items()],
-        )
+        rows = [[key, *map(_value, row)] for key, row in comparison.recipes.items()]
+        yield from _table(["key", *(f"`{run.run}`" for run in runs)], rows)
 
 
 def _row(run: ComparedRun, names: Sequence[str]) -> list[str]:

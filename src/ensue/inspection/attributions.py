@@ -174,5 +174,4 @@ def rows_together(model: nn.Module, length: int) -> int:
 
 
 def _array(values: Tensor) -> Array:
-    found: Array = exact(values.detach()).cpu().numpy()
-    return found
+    return exact(values.detach()).cpu().numpy()

@@ -89,8 +89,7 @@ class ReadWords:
     def blanked(self, position: int, places: Sequence[PartLocation]) -> ReadFeatures:
         """For each of `places`, a row with the text in which this part is blanked at one position."""
         own = self.forms.select(np.full(len(places), self.numbers[position]))
-        columns = np.tile(self.columns, (len(places), 1, 1))
-        contextual, texts = self._contextual(len(places)), self._texts(len(places))
+        numbers, columns, contextual, texts = self._copies(len(places))
         for row, (field, which) in enumerate(places):
             if field == "columns":
                 columns[row, position, which] = 0
@@ -100,16 +99,13 @@ class ReadWords:
                 texts[row][position] = None
             else:
                 getattr(own, field)[row if which < 0 else (row, which)] = 0
-        numbers = np.tile(self.numbers, (len(places), 1))
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
         return self._reading(_joined(self.forms, own), numbers, columns, contextual, texts)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
         """For each of `groups`, a row with the text in which all parts of its words are unknown."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
-        numbers = np.tile(self.numbers, (len(groups), 1))
-        columns = np.tile(self.columns, (len(groups), 1, 1))
-        contextual, texts = self._contextual(len(groups)), self._texts(len(groups))
+        numbers, columns, contextual, texts = self._copies(len(groups))
         for row, group in enumerate(groups):
             numbers[row, group] = len(self.forms.words)
             columns[row, group] = 0
@@ -118,13 +114,11 @@ class ReadWords:
             texts[row][group.start : group.stop] = [None] * len(group)
         return self._reading(_joined(self.forms, blank), numbers, columns, contextual, texts)
 
-    def _contextual(self, rows: int) -> list[Tensor]:
-        """The words in the layers of other runs, so many times."""
-        return [layers.repeat(rows, 1, 1, 1) for layers in self.contextual.values()]
-
-    def _texts(self, rows: int) -> list[list[str | None]]:
-        """The words, so many times."""
-        return [list(self.words) for _ in range(rows)]
+    def _copies(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Tensor], list[list[str | None]]]:
+        """Return the ids of words and of columns, their vectors in other runs, and the words, each `rows` times."""
+        contextual = [layers.repeat(rows, 1, 1, 1) for layers in self.contextual.values()]
+        texts: list[list[str | None]] = [list(self.words) for _ in range(rows)]
+        return np.tile(self.numbers, (rows, 1)), np.tile(self.columns, (rows, 1, 1)), contextual, texts
 
     def _reading(
         self,
@@ -192,13 +186,8 @@ class ReadWords:
                 texts, known = [found[index] for found in affixes], forms.affixes[:, index] > 0
                 yield kind, texts, known, vectors[:, index], PartLocation("affixes", index)
         if features.shapes is not None:
-            yield (
-                "shape",
-                [*map(shape, words)],
-                forms.shapes > 0,
-                features.shapes(on_device.shapes),
-                PartLocation("shapes"),
-            )
+            vectors = features.shapes(on_device.shapes)
+            yield "shape", [*map(shape, words)], forms.shapes > 0, vectors, PartLocation("shapes")
         if features.vectors is not None:
             yield "vector", words, forms.vectors > 0, features.pretrained(on_device.vectors), PartLocation("vectors")
 

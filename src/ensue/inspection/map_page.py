@@ -47,8 +47,7 @@ def _links(units: NDArray[np.float64]) -> NDArray[np.int64]:
     cosines = units @ units.T
     np.fill_diagonal(cosines, -np.inf)
     pairs = np.column_stack((np.arange(len(units)), cosines.argmax(1)))
-    found: NDArray[np.int64] = np.unique(np.sort(pairs, axis=1), axis=0)
-    return found
+    return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
 WIDTH, HEIGHT, MARGIN = 1000, 560, 40

@@ -242,7 +242,8 @@ class NotebookReporter(Reporter):
 
     def working(self, what: str, share: float) -> None:
         self.what, self.share, self.more = what, share, ""
-        self._show_soon()
+        if self._is_due() or share >= 1:
+            self._show()
 
     def stepped(self, report: StepReport) -> None:
         self.losses.append(report.loss)
@@ -279,10 +280,6 @@ class NotebookReporter(Reporter):
 
     def _is_due(self) -> bool:
         return time.monotonic() >= self.due_at
-
-    def _show_soon(self) -> None:
-        if self._is_due() or self.share >= 1:
-            self._show()
 
     def _show(self) -> None:
         is_first, began = self.handle is None, time.monotonic()

@@ -105,8 +105,7 @@ class Study:
 
     def trials(self) -> list[Any]:
         """All trials so far."""
-        trials: list[Any] = self.study.get_trials(deepcopy=False)
-        return trials
+        return self.study.get_trials(deepcopy=False)
 
     @contextmanager
     def next(self, most: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:

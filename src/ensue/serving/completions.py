@@ -63,133 +63,130 @@ class Completion:
         return api.Usage(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
 
 
-class Completions:
-    """POST /v1/completions."""
+async def complete(service: Service, request: Request) -> Response:
+    """POST /v1/completions: the answer, or a stream of its pieces."""
+    completion = await _begun(service, request)
+    end = _ending(request, completion)
+    if completion.request.stream:
+        return EventStream(_pieces(service, completion), end)
+    try:
+        return await unless_left(request.receive, _whole(completion, Answer(request.scope["ticket"])))
+    finally:
+        end()
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
 
-    async def __call__(self, request: Request) -> Response:
-        """The answer, or a stream of its pieces."""
-        completion = await self._begun(request)
-        end = self._ending(request, completion)
-        if completion.request.stream:
-            return EventStream(self._pieces(completion), end)
-        try:
-            return await unless_left(request.receive, self._whole(completion, Answer(request.scope["ticket"])))
-        finally:
-            end()
+async def _begun(service: Service, request: Request) -> Completion:
+    limits = service.limits
+    asked, model = await received(CompletionRequest, request, service)
+    await worked_out(map(asked.checked, [limits]), 1, request, service)
+    request.scope["ticket"].reserve(places=max(0, asked.places - 1), tokens=asked.most_tokens, answers=asked.most_bytes)
+    pipeline = model.pipeline
+    tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _bias(asked.logit_bias, pipeline.model)
+    read = (encoded(prompt, tokenizer, limits, context) for prompt in asked.prompts)
+    is_light = sum(map(len, asked.prompts)) <= CHARACTERS_AT_ONCE
+    prompts = await worked_out(read, len(asked.prompts), request, service, is_light=is_light)
+    writing = Writing(is_streamed=asked.stream, has_session=asked.session is not None)
+    completion = Completion(asked, model, writing, prompts, f"cmpl-{request.scope['request_id']}", int(time.time()))
+    indices = iter(range(asked.places))
+    rows = [
+        [
+            Row(
+                asked, index=next(indices), decoder=pipeline.decoder_after(prompt.ids[-1:].tolist()), bias=bias,
+                offset=len(prompt.text) if asked.echo else 0,
+            )
+            for _ in range(asked.num_rows)
+        ]
+        for prompt in prompts
+    ]  # fmt: skip
+    state = _session_state(service, completion)  # last, since from here on the session is in use
+    for prompt, its_rows in zip(prompts, rows, strict=True):
+        before, ids = _beginning(prompt, state, tokenizer.start_id, context)
+        num_top = asked.logprobs if asked.echo else None
+        writing.add(Prompt(writing, ids, its_rows, state=before, num_top=num_top))
+    assert model.loop is not None
+    model.loop.submit(writing)
+    return completion
 
-    async def _begun(self, request: Request) -> Completion:
-        limits = self.service.limits
-        asked, model = await received(CompletionRequest, request, self.service)
-        await worked_out(map(asked.checked, [limits]), 1, request, self.service)
-        request.scope["ticket"].reserve(
-            places=max(0, asked.places - 1), tokens=asked.most_tokens, answers=asked.most_bytes
-        )
-        pipeline = model.pipeline
-        tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _bias(asked.logit_bias, pipeline.model)
-        read = (encoded(prompt, tokenizer, limits, context) for prompt in asked.prompts)
-        is_light = sum(map(len, asked.prompts)) <= CHARACTERS_AT_ONCE
-        prompts = await worked_out(read, len(asked.prompts), request, self.service, is_light=is_light)
-        writing = Writing(is_streamed=asked.stream, has_session=asked.session is not None)
-        completion = Completion(asked, model, writing, prompts, f"cmpl-{request.scope['request_id']}", int(time.time()))
-        indices = iter(range(asked.places))
-        rows = [
-            [
-                Row(
-                    asked, index=next(indices), decoder=pipeline.decoder_after(prompt.ids[-1:].tolist()), bias=bias,
-                    offset=len(prompt.text) if asked.echo else 0,
-                )
-                for _ in range(asked.num_rows)
-            ]
-            for prompt in prompts
-        ]  # fmt: skip
-        state = self._session_state(completion)  # last, since from here on the session is in use
-        for prompt, its_rows in zip(prompts, rows, strict=True):
-            before, ids = _beginning(prompt, state, tokenizer.start_id, context)
-            num_top = asked.logprobs if asked.echo else None
-            writing.add(Prompt(writing, ids, its_rows, state=before, num_top=num_top))
-        assert model.loop is not None
-        model.loop.submit(writing)
-        return completion
 
-    def _session_state(self, completion: Completion) -> SessionState | None:
-        name = completion.request.session
-        if name is None:
-            return None
-        if not self.service.has_sessions:
-            raise wrong("session", "a server of several processes keeps no sessions", "unsupported_parameter")
-        return completion.model.sessions.begin(name, completion.request.undo)
+def _session_state(service: Service, completion: Completion) -> SessionState | None:
+    name = completion.request.session
+    if name is None:
+        return None
+    if not service.has_sessions:
+        raise wrong("session", "a server of several processes keeps no sessions", "unsupported_parameter")
+    return completion.model.sessions.begin(name, completion.request.undo)
 
-    def _ending(self, request: Request, completion: Completion) -> Callable[[], None]:
-        """The function that is called once when a request ends, however it does."""
 
-        def end() -> None:
-            writing, loop = completion.writing, completion.model.loop
-            is_done = writing.error is None and writing.left == 0
-            writing.has_left = True
-            if loop is not None and not is_done:
-                loop.wake()
-            if (name := completion.request.session) is not None:
-                completion.model.sessions.end(name, writing.session_state if is_done else None)
-            usage = completion.usage()
-            request.scope["noted"].update(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
+def _ending(request: Request, completion: Completion) -> Callable[[], None]:
+    """The function that is called once when a request ends, however it does."""
 
-        return end
+    def end() -> None:
+        writing, loop = completion.writing, completion.model.loop
+        is_done = writing.error is None and writing.left == 0
+        writing.has_left = True
+        if loop is not None and not is_done:
+            loop.wake()
+        if (name := completion.request.session) is not None:
+            completion.model.sessions.end(name, writing.session_state if is_done else None)
+        usage = completion.usage()
+        request.scope["noted"].update(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 
-    async def _whole(self, completion: Completion, answer: Answer) -> Answer:
-        while completion.writing.left:
-            await completion.writing.end.wait()
-            _check(completion.writing)
-        asked = completion.request
-        begin, end = around(completion.answer(usage=completion.usage()), "choices")
-        answer.add(begin)
-        for number, prompt in enumerate(completion.writing.prompts):
-            rows = list(prompt.rows)
-            if asked.num_rows > asked.n:
-                rows = sorted(rows, key=lambda row: -row.mean_log_p)[: asked.n]
-            for n, row in enumerate(rows):
-                index = number * asked.n + n
-                answer.add("," if index else "")
-                await _write(answer, _news(completion, index, row, finish=row.finish, begins=True))
-        answer.add(end)
-        return answer.end()
+    return end
 
-    async def _pieces(self, completion: Completion) -> AsyncIterator[bytes]:
-        rows, loop = completion.rows, completion.model.loop
-        assert loop is not None
-        options = completion.request.stream_options
-        counts = options is not None and options.include_usage
-        empty = completion.answer(usage=None) if counts else completion.answer()
-        begun, open_rows, start = [False] * len(rows), set(range(len(rows))), time.perf_counter()
-        while open_rows:
-            if not any(rows[n].finish or rows[n].pieces for n in open_rows):
-                await completion.writing.news.wait()
-            _check(completion.writing)
-            parts, size = [], 0
-            for n in sorted(open_rows):
-                finish = rows[n].finish  # before the pieces: then they are all that will come
-                if not (finish or rows[n].pieces):
-                    continue
-                for choice in _news(completion, n, rows[n], finish=finish, begins=not begun[n]):
-                    parts.append(event(empty.model_copy(update={"choices": [choice]})))
-                    if (size := size + len(parts[-1])) > BLOCK:
-                        yield b"".join(parts)
-                        await asyncio.sleep(0)
-                        parts, size = [], 0
-                begun[n] = True
-                if finish is not None:
-                    open_rows.discard(n)
-            if start and any(begun):
-                self.service.metrics.first.labels(completion.model.name).observe(time.perf_counter() - start)
-                start = 0.0
-            if parts:
-                yield b"".join(parts)
-            if open_rows:
-                await completion.writing.end.wait(within=BETWEEN_PIECES + FOR_EACH_ROW * loop.num_live)
-        if counts:
-            yield event(empty.model_copy(update={"usage": completion.usage()}))
+
+async def _whole(completion: Completion, answer: Answer) -> Answer:
+    while completion.writing.left:
+        await completion.writing.end.wait()
+        _check(completion.writing)
+    asked = completion.request
+    begin, end = around(completion.answer(usage=completion.usage()), "choices")
+    answer.add(begin)
+    for number, prompt in enumerate(completion.writing.prompts):
+        rows = list(prompt.rows)
+        if asked.num_rows > asked.n:
+            rows = sorted(rows, key=lambda row: -row.mean_log_p)[: asked.n]
+        for n, row in enumerate(rows):
+            index = number * asked.n + n
+            answer.add("," if index else "")
+            await _write(answer, _news(completion, index, row, finish=row.finish, begins=True))
+    answer.add(end)
+    return answer.end()
+
+
+async def _pieces(service: Service, completion: Completion) -> AsyncIterator[bytes]:
+    rows, loop = completion.rows, completion.model.loop
+    assert loop is not None
+    options = completion.request.stream_options
+    counts = options is not None and options.include_usage
+    empty = completion.answer(usage=None) if counts else completion.answer()
+    begun, open_rows, start = [False] * len(rows), set(range(len(rows))), time.perf_counter()
+    while open_rows:
+        if not any(rows[n].finish or rows[n].pieces for n in open_rows):
+            await completion.writing.news.wait()
+        _check(completion.writing)
+        parts, size = [], 0
+        for n in sorted(open_rows):
+            finish = rows[n].finish  # before the pieces: then they are all that will come
+            if not (finish or rows[n].pieces):
+                continue
+            for choice in _news(completion, n, rows[n], finish=finish, begins=not begun[n]):
+                parts.append(event(empty.model_copy(update={"choices": [choice]})))
+                if (size := size + len(parts[-1])) > BLOCK:
+                    yield b"".join(parts)
+                    await asyncio.sleep(0)
+                    parts, size = [], 0
+            begun[n] = True
+            if finish is not None:
+                open_rows.discard(n)
+        if start and any(begun):
+            service.metrics.first.labels(completion.model.name).observe(time.perf_counter() - start)
+            start = 0.0
+        if parts:
+            yield b"".join(parts)
+        if open_rows:
+            await completion.writing.end.wait(within=BETWEEN_PIECES + FOR_EACH_ROW * loop.num_live)
+    if counts:
+        yield event(empty.model_copy(update={"usage": completion.usage()}))
 
 
 def _check(writing: Writing) -> None:

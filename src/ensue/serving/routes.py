@@ -102,9 +102,9 @@ PAGE_HEADERS = {
 
 async def complete(service: Service, request: Request) -> Response:
     """Writes on from prompts."""
-    from ensue.serving.completions import Completions  # noqa: PLC0415  # torch takes seconds
+    from ensue.serving import completions  # noqa: PLC0415  # torch takes seconds
 
-    return await Completions(service)(request)
+    return await completions.complete(service, request)
 
 
 async def models(service: Service, request: Request) -> Response:

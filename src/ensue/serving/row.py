@@ -231,8 +231,7 @@ class Chooser:
         ids = drawn(scaled, u.unsqueeze(1))
         if self.greedy:
             ids[self.greedy] = logits[self.greedy].argmax(-1)
-        found: list[int] = ids.tolist()
-        return found
+        return ids.tolist()
 
     def _shifted(self, logits: Tensor) -> Tensor:
         logits = logits.clone()

@@ -18,17 +18,7 @@ from ensue.inspection.markup import json_pieces
 from ensue.inspection.page import Inspection
 from ensue.interruption import check_interrupted
 from ensue.notices import say_once
-from ensue.serving.api import (
-    Embedding,
-    EmbeddingRequest,
-    Embeddings,
-    Inspected,
-    InspectRequest,
-    Outputs,
-    PredictRequest,
-    TextsRequest,
-    Usage,
-)
+from ensue.serving import api
 from ensue.serving.limits import INSPECTED, LONG_CHARACTERS
 from ensue.serving.refusal import Refusal, wrong
 from ensue.serving.service import Service
@@ -47,7 +37,7 @@ Text = str | tuple[str, ...]
 
 async def predict(service: Service, request: Request) -> Response:
     """POST /v1/predict."""
-    asked, model = await received(PredictRequest, request, service)
+    asked, model = await received(api.PredictRequest, request, service)
     pipeline, options = model.pipeline, _options(asked, model, "predict")
     behind = [] if asked.tagger is None else [service.model(asked.tagger)]
     for name, value in [*options.items(), *(("tagger", other.pipeline) for other in behind)]:
@@ -69,14 +59,14 @@ async def predict(service: Service, request: Request) -> Response:
 
 async def score(service: Service, request: Request) -> Response:
     """POST /v1/score."""
-    asked, model = await received(TextsRequest, request, service)
+    asked, model = await received(api.TextsRequest, request, service)
     texts = await _admitted(asked.inputs, service, request, model, {model.pipeline.num_scored})
     return await _outputs(service, request, model, texts, map(model.pipeline.score_json, texts))
 
 
 async def inspect(service: Service, request: Request) -> Response:
     """POST /v1/inspect."""
-    asked, model = await received(InspectRequest, request, service)
+    asked, model = await received(api.InspectRequest, request, service)
     pipeline, options = model.pipeline, _options(asked, model, "inspect")
     counts, most = {pipeline.num_texts, pipeline.num_scored}, service.limits.inspected_characters
     texts = await _admitted(asked.inputs, service, request, model, counts, most=most)
@@ -87,16 +77,16 @@ async def inspect(service: Service, request: Request) -> Response:
 
 async def embeddings(service: Service, request: Request) -> Response:
     """POST /v1/embeddings."""
-    asked, model = await received(EmbeddingRequest, request, service)
+    asked, model = await received(api.EmbeddingRequest, request, service)
     given = [asked.input] if isinstance(asked.input, str) else asked.input
     if given == []:
         raise wrong("input", "expected at least one text")
     texts = await _admitted(given, service, request, model, {1}, param="input")
     tokens = sum(len(text.split()) for text in texts)
-    usage = Usage(prompt_tokens=tokens, total_tokens=tokens)
-    answer = Embeddings(object="list", data=[], model=model.name, usage=usage)
+    usage = api.Usage(prompt_tokens=tokens, total_tokens=tokens)
+    answer = api.Embeddings(object="list", data=[], model=model.name, usage=usage)
     found = (
-        Embedding(object="embedding", index=index, embedding=_written(model.pipeline.embed([text])[0], asked))
+        api.Embedding(object="embedding", index=index, embedding=_written(model.pipeline.embed([text])[0], asked))
         for index, text in enumerate(texts)
     )
     return await _answer(service, request, model, texts, found, *around(answer, "data"))
@@ -131,7 +121,7 @@ async def _outputs(
     service: Service, request: Request, model: Served, texts: Sequence[Any], found: Iterator[Any], *,
     are_plain: bool = True,
 ) -> Response:  # fmt: skip
-    answer = Outputs(model=model.name, outputs=[])
+    answer = api.Outputs(model=model.name, outputs=[])
     return await _answer(service, request, model, texts, found, *around(answer, "outputs"), are_plain=are_plain)
 
 
@@ -209,7 +199,7 @@ def _named(given: Any) -> str:
     return "a text" if isinstance(given, str) else "another value"
 
 
-def _options(asked: TextsRequest, model: Served, command: str) -> dict[str, Any]:
+def _options(asked: api.TextsRequest, model: Served, command: str) -> dict[str, Any]:
     """The options that are given. Raises Refusal for one that the model does not have."""
     options = asked.options
     if options and (unknown := sorted(options.keys() - model.entry.options(command))):
@@ -221,10 +211,10 @@ def _options(asked: TextsRequest, model: Served, command: str) -> dict[str, Any]
 def _parts(found: Inspection, parts: Sequence[str]) -> dict[str, Any]:
     """The parts of an inspection that were asked for."""
     made = {part: getattr(found, part) for part in ("view", "page", "content") if part in parts}
-    return {name: value for name, value in Inspected(title=found.title, **made) if name == "title" or name in made}
+    return {name: value for name, value in api.Inspected(title=found.title, **made) if name == "title" or name in made}
 
 
-def _written(vector: np.ndarray[Any, Any], asked: EmbeddingRequest) -> list[float] | str:
+def _written(vector: np.ndarray[Any, Any], asked: api.EmbeddingRequest) -> list[float] | str:
     """The vector in the format that is asked for. Raises Refusal for another number of dimensions."""
     if asked.dimensions not in (None, len(vector)):
         raise wrong("dimensions", f"this model's vectors have {len(vector)} numbers")
