@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -161,9 +162,8 @@ def serve(
         raise typer.Exit(status)
 
 
-def _status_of(work: object) -> int:
-    """The exit status of a child, which says itself what was wrong."""
-    assert callable(work)
+def _status_of(work: Callable[[], None]) -> int:
+    """Run the life of a child process and return its exit status, after a line about a mistake."""
     try:
         work()
     except Exception as error:

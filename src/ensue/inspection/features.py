@@ -1,4 +1,4 @@
-"""The parts of a word's features, and the features of a text without one of them.
+"""The parts of a word's features, the features of a text without one of them, and the effects of letters.
 
 A part is blanked by reading it as unknown (id 0), the characters all together by leaving them out.
 """
@@ -14,9 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import EncodedForms, WordFeatures
+from ensue.nn import CharacterCNN, CharacterLSTM, watch
 from ensue.text.lexicon import Lexicon, WordForms, letters, shape
+from ensue.types import exact
 
 
 class PartLocation(NamedTuple):
@@ -201,3 +204,55 @@ def _joined(forms: WordForms, others: WordForms) -> WordForms:
 
     pairs = zip(forms, others, strict=True)
     return WordForms(*(np.concatenate([widened(a), widened(b)] if a is forms.characters else [a, b]) for a, b in pairs))
+
+
+class CharacterView(NamedTuple):
+    """A word's letters (L) and by name their effects, each an array (L,).
+
+    An LSTM's "left to right" and "right to left" are `‖h_l - h_{l-1}‖` in the order in which it reads; a CNN's "maxima"
+    counts the filters whose largest response is there.
+    """
+
+    letters: str
+    traces: dict[str, NDArray[np.float64]]
+
+
+@torch.inference_mode()
+def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> list[CharacterView]:
+    """The views of the first words; empty if the model does not read letters."""
+    layer = features.characters
+    if layer is None:
+        return []
+    views: dict[int, CharacterView] = {}
+    for position, number in enumerate(read.numbers[:num_words].tolist()):
+        if number not in views:
+            ids = read.forms.characters[number, : read.forms.lengths[number]]
+            traces = _traces(layer, torch.from_numpy(ids[None]).to(device_of(layer))) if len(ids) else {}
+            views[number] = CharacterView(letters(read.words[position]), traces)
+    return [views[number] for number in read.numbers[:num_words].tolist()]
+
+
+def _traces(layer: CharacterLSTM | CharacterCNN, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
+    return _lstm(layer, ids) if isinstance(layer, CharacterLSTM) else _cnn(layer, ids)
+
+
+def _lstm(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
+    with watch(layer, "*.hidden") as seen:
+        layer(ids)
+
+    def moves(states: list[torch.Tensor]) -> NDArray[np.float64]:
+        h = exact(torch.cat([torch.zeros_like(states[0]), *states]))
+        found: NDArray[np.float64] = h.diff(dim=0).norm(dim=-1).cpu().numpy()
+        return found
+
+    return {
+        "left to right": moves(seen["rightward.hidden"]),
+        "right to left": moves(seen["leftward.hidden"])[::-1],
+    }
+
+
+def _cnn(layer: CharacterCNN, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
+    with watch(layer, "responses") as seen:
+        layer(ids)
+    winners = seen["responses"][0][0].cpu().numpy().argmax(0)  # among equal ones the first, as `MaxPooling` has it
+    return {"maxima": np.bincount(winners, minlength=ids.shape[1]).astype(np.float64)}

@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.inspection.characters import CharacterView, characters_of
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.inspection.features import Part, PartLocation, ReadWords
+from ensue.inspection.features import CharacterView, Part, PartLocation, ReadWords, characters_of
 from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, k_best, log_partition
 
