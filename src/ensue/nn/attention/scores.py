@@ -59,7 +59,7 @@ def fused_attention(
     if leaves_autocast and not few:
         queries, keys, values = (part.to(at_least_float32(part.dtype)) for part in (queries, keys, values))
     bias = None if bias is None else bias.to(queries.dtype)
-    with torch.autocast(queries.device.type, enabled=False) if leaves_autocast else nullcontext():
+    with torch.autocast(queries.device.type, enabled=False) if leaves_autocast and not keys.is_meta else nullcontext():
         if in_memory:
             scores = queries @ keys.transpose(2, 3)
             if is_causal:
