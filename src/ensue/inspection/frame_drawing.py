@@ -208,7 +208,7 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
         about += f" {missing:,} of {view.frames.size:,} values {'is' if missing == 1 else 'are'} missing."
     if view.labels and not view.per_frame:
         about += f" Its file says: {' '.join(dict.fromkeys(view.labels))}."
-    return Section("The series", "inspection/plain.html", {"about": about, "note": columns.note, "shown": drawing})
+    return Section.plain("The series", drawing, about=about, note=columns.note)
 
 
 def curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:

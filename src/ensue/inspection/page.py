@@ -35,6 +35,12 @@ class Section(NamedTuple):
     numbers: Mapping[str, Any]
     pictures: Mapping[str, Mapping[str, Grid | Lines]] = {}
 
+    @classmethod
+    def plain(cls, heading: str, drawing: str, *, about: str = "", note: str = "") -> Section:
+        """A drawing, with what it shows above it."""
+        texts = {"about": about} if about else {}
+        return cls(heading, "inspection/plain.html", {**texts, "note": note, "shown": drawing})
+
     @property
     def content(self) -> Markup:
         """The drawing."""

@@ -40,7 +40,7 @@ class ImageGrid(nn.Module):
         if not channels or not 0 <= halvings <= len(channels):
             raise ValueError(f"{halvings} halvings need as many channels; found {len(channels)}")
         self.rows, self.width, self.colors, self.halvings = rows, width, colors, halvings
-        self.grid = tuple(-(-size // 2**halvings) for size in (rows, width // colors))
+        self.grid: tuple[int, int] = -(-rows // 2**halvings), -(-(width // colors) // 2**halvings)
         self.d_out = channels[-1]
         self.convolutions = nn.ModuleList(
             _for_rectifier(nn.Conv2d(*sizes, 3, padding=1)) for sizes in pairwise([colors, *channels])

@@ -27,6 +27,7 @@ from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.metrics.generation import GenerationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
+from ensue.nn import ImageGrid
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.captioning import CaptioningRecipe
 from ensue.tasks.captioning.model import Captioned, CaptionerParts, captioned, check_caption, check_looked_at
@@ -128,9 +129,11 @@ def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | No
     if not ids:
         raise EnsueError("there is nothing to look into: the caption has no tokens")
     parts, seen = output_parts(writer.models, sources, ids, begin_id=target.begin_id, symbol=symbol)
-    view = CaptionView(
-        **parts, text=text, search=search, series=series.name, gates=seen.gates, **_picture(writer, series)
-    )
+    grid: ImageGrid | None = writer.model.grid
+    image = None if grid is None else series.frames.reshape(grid.rows, -1, grid.colors)
+    shape = None if grid is None else grid.grid
+    parts |= {"text": text, "search": search, "series": series.name, "gates": seen.gates}
+    view = CaptionView(**parts, image=image, grid=shape)
     facts = {
         **writer.facts(writer.recipe.describe()),
         "search": "none, the caption was given" if search is None else writer.protocol_of_search(),
@@ -138,15 +141,6 @@ def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | No
     }
     sections = [_looks(view), token_section(view), *search_sections(view, writer.search)]
     return Inspection(clipped(series.name, TITLE), view, facts, sections)
-
-
-def _picture(writer: Writer[Captioned], series: Series) -> dict[str, Any]:
-    """The image (rows, columns, colors) and its grid; None for a series that is none."""
-    if not writer.recipe.reads_images:
-        return {"image": None, "grid": None}
-    grid: Any = writer.model.grid
-    image: NDArray[np.float32] = series.frames.reshape(*series.frames.shape[:1], -1, writer.recipe.grid.colors)
-    return {"image": image, "grid": grid.grid}
 
 
 class CaptioningPipeline(FramesPipeline, Writer[Captioned]):

@@ -206,7 +206,7 @@ def series_sections(
     ]
     if view.integrated is None:
         note = f"Those of series of more than {MOST_INTEGRATED:,} frames are not computed."
-        sections.append(Section("Integrated gradients", "inspection/plain.html", {"note": note, "shown": ""}))
+        sections.append(Section.plain("Integrated gradients", "", note=note))
     else:
         drawing = bars(view.integrated.shares, columns, name="integrated gradients", what="share")
         shown = {"label": label, "sums": view.integrated, "drawing": drawing, "note": columns.note}
@@ -220,4 +220,4 @@ def series_sections(
 
 def _bars(heading: str, about: str, values: NDArray[np.float64], columns: FrameColumns, what: str) -> Section:
     drawing = bars(values, columns, name=heading, what=what)
-    return Section(heading, "inspection/plain.html", {"about": about, "note": columns.note, "shown": drawing})
+    return Section.plain(heading, drawing, about=about, note=columns.note)

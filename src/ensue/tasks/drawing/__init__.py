@@ -63,8 +63,8 @@ class DrawingRecipe(Recipe):
 TASK = TaskEntry(
     recipe=DrawingRecipe,
     pipeline_tag="unconditional-image-generation",
-    parts="ensue.tasks.drawing.job:DrawingParts",
-    job="ensue.tasks.drawing.job:DrawingJob",
+    parts="ensue.tasks.drawing.task:DrawingParts",
+    job="ensue.tasks.drawing.task:DrawingJob",
     pipeline="ensue.tasks.drawing.pipeline:DrawingPipeline",
     commands=("generate", "evaluate", "inspect"),
     judged_by=("nats_per_image",),

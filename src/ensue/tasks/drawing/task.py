@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,9 +18,14 @@ from ensue.data.frames.source import FrameSource
 from ensue.data.permutation import Permutation, mix
 from ensue.errors import DataError
 from ensue.models.modules import device_of, evaluating
-from ensue.models.painter import Bound, ImageSize, Painter
+from ensue.models.painter import Bound, ImageSize, Painter, build_painter
 from ensue.nn.draws import normal
 from ensue.ranks import spread
+from ensue.runs.directory import RunDirectory
+from ensue.stored import Bounds, arguments
+from ensue.tasks.contract.data_set import Split
+from ensue.tasks.contract.job import Job
+from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.tasks.drawing import DrawingRecipe
 from ensue.tasks.frames.data import Hashed, check_image
@@ -187,3 +192,82 @@ def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int 
     generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other ones than pixels have
     rows = [generator.standard_normal(shape, np.float32) for generator in generators]
     return on_device(np.stack(rows), device)
+
+
+Side = Annotated[int, Bounds(1, 1_000_000)]
+
+
+@dataclass(frozen=True)
+class DrawingParts(ModelParts):
+    """The parts that a painter is built from."""
+
+    size: ImageSize
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        def size_of(content: Any) -> ImageSize:
+            return ImageSize(**arguments({"rows": Side, "columns": Side, "colors": Side}, content, kind="image"))
+
+        return cls(run.read_json("image.json", size_of))
+
+    def files(self) -> dict[str, Any]:
+        return {"image.json": {"kind": "image", "format_version": 1, **self.size._asdict()}}
+
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        return [
+            f"ensue generate {path} --out samples.png --samples 64", f"ensue generate {path} --out strokes.gif",
+            f"ensue evaluate {path} FILE --json",
+        ]  # fmt: skip
+
+    def python(self, recipe: Any) -> list[str]:
+        return ['print(model.evaluate("FILE").summary())', "canvases = model.paint(16)"]
+
+    def build(self, recipe: DrawingRecipe) -> Painter:
+        return build_painter(recipe.canvas, recipe.encoder, recipe.decoder, size=self.size)
+
+
+class DrawingJob(Job[Painter]):
+    """Trains a painter of images of one size."""
+
+    unit: ClassVar[str] = "images"
+    recipe: DrawingRecipe
+    parts: DrawingParts
+
+    def __init__(self, recipe: DrawingRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file or a folder of images")
+        self.fingerprint = FrameSource(data.train, SeriesOptions(encoding=data.encoding)).fingerprint()
+        self.size = None if run is None else run.parts.size
+        self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="images")
+        self.parts = DrawingParts(self.split.train.size)
+        self.task = Drawing(self.split.train, self.split.valid, recipe)
+
+    def read(self, location: str, *, group: str = "") -> Images:
+        """The images of a location, of the size of those before."""
+        data, colors = self.recipe.data, self.recipe.canvas.colors
+        images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
+        self.size = images.size
+        return images
+
+    def prepare(self, model: Painter) -> None:
+        model.begin_with(torch.from_numpy(self.split.train.pixels.mean(0)))
+
+    def test(self, model: Painter) -> NamedScores | None:
+        if self.split.test is None:
+            return None
+        return score_painter(model, binarized(self.split.test, self.recipe.data.binarize))
+
+    @property
+    def data(self) -> str:
+        train, valid = self.split.train, self.split.valid
+        kept = f"{len(valid):,} for validation" if valid else "none for validation"
+        return f"{len(train):,} images of {train.size}, {kept}"
+
+    @property
+    def notes(self) -> list[str]:
+        return self.split.notes
+
+    def about(self) -> str:
+        return f"of images of {self.parts.size}"

@@ -52,15 +52,14 @@ def view_series(model: FramePredictor, series: SeriesView) -> FramePredictorView
     with evaluating(model):
         nats, divergence, _ = (part[0].double().cpu().numpy() for part in model(frames, noise))
         found = model.expected(frames, noise, torch.from_numpy(drawn).to(device))
-        mean, deviation = over_draws(*found.moments())
-    scale, shift = (part.double().cpu().numpy() for part in (model.features.deviation, model.features.mean))
+        mean, deviation = over_draws(model.features, *found.moments())
     weights = found.log_weights.exp().double().mean(0).cpu().numpy()
     return FramePredictorView(
         **vars(series),
         nats=nats + divergence,
         divergence=divergence if size else None,
-        mean=mean * scale + shift,
-        deviation=deviation * scale,
+        mean=mean,
+        deviation=deviation,
         weights=weights if weights.shape[1] > 1 else None,
     )
 
@@ -81,8 +80,7 @@ def series_sections(view: FramePredictorView) -> list[Section]:
     if view.weights is not None:
         names = [f"k = {number}" for number in range(view.weights.shape[1])]
         drawing = curves_or_map(view.weights, columns, names, name="weights of the components")
-        shown = {"about": "The weights of the mixture.", "note": columns.note, "shown": drawing}
-        sections.append(Section("Components", "inspection/plain.html", shown))
+        sections.append(Section.plain("Components", drawing, about="The weights of the mixture.", note=columns.note))
     return sections
 
 
@@ -93,8 +91,7 @@ def _nats(view: FramePredictorView, columns: FrameColumns) -> Section:
         about = BOUND
         curves = {"bound": view.nats, "frame": view.nats - view.divergence, "divergence": view.divergence}
     drawing = lines(curves, columns, name="nats of each frame")
-    shown = {"about": about, "note": columns.note, "shown": drawing}
-    return Section("Nats of each frame", "inspection/plain.html", shown)
+    return Section.plain("Nats of each frame", drawing, about=about, note=columns.note)
 
 
 def _expected(view: FramePredictorView, columns: FrameColumns) -> Section:

@@ -18,7 +18,7 @@ from ensue.data.buckets import by_length
 from ensue.data.frames.series import Vectors
 from ensue.data.frames.stored import FrameRows
 from ensue.metrics.frames import FrameScores
-from ensue.models.frame_features import Frames
+from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import ReaderState
 from ensue.models.modules import device_of, evaluating
@@ -132,9 +132,10 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
             state = _state_after(model, rows, chosen.tolist())
             noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
             moments = [model.next(torch.from_numpy(one).to(device), state)[0].moments() for one in noise.swapaxes(0, 1)]
-            means[chosen], deviations[chosen] = over_draws(*map(torch.stack, zip(*moments, strict=True)))
-    scale, shift = (part.double().cpu().numpy() for part in (model.features.deviation, model.features.mean))
-    return means * scale + shift, deviations * scale
+            means[chosen], deviations[chosen] = over_draws(
+                model.features, *map(torch.stack, zip(*moments, strict=True))
+            )
+    return means, deviations
 
 
 def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> ReaderState:
@@ -144,12 +145,15 @@ def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> R
     return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
 
 
-def over_draws(means: Tensor, deviations: Tensor) -> Moments:
-    """The moments of a mixture of draws (N, ...), each as likely as the others."""
+def over_draws(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Moments:
+    """The moments of a mixture of draws (N, ..., d) of normalized features, each as likely as the others, in the units
+    of the files.
+    """
     means, deviations = means.double(), deviations.double()
     mean = means.mean(0)
     variance = (deviations.square() + (means - mean).square()).mean(0)
-    return mean.cpu().numpy(), variance.sqrt().cpu().numpy()
+    scale, shift = (part.double().cpu().numpy() for part in (features.deviation, features.mean))
+    return mean.cpu().numpy() * scale + shift, variance.sqrt().cpu().numpy() * scale
 
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -155,6 +155,10 @@ def view_series(model: Tagger, series: SeriesView, labels: Labels) -> FrameTagge
     return FrameTaggerView(**vars(series), **vars(found), said=tuple(labels.decode(found.path.tolist())))
 
 
+PROBABILITIES = "The probability of each tag at each frame."
+EMISSIONS = "The scores that the network gives each tag at each frame."
+
+
 def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
     """All sections; `has_spans` tells whether the tags write spans."""
     columns = view.columns
@@ -165,15 +169,11 @@ def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
     return [
         series_section(view, columns),
         _labels(view),
-        _plain("Probabilities of the tags", "The probability of each tag at each frame.", probabilities, columns.note),
-        _plain("Emission scores", "The scores that the network gives each tag at each frame.", emissions, columns.note),
+        Section.plain("Probabilities of the tags", probabilities, about=PROBABILITIES, note=columns.note),
+        Section.plain("Emission scores", emissions, about=EMISSIONS, note=columns.note),
         *path_sections(view, places, names, has_spans=has_spans, unit="frame"),
         *encoder_sections([Seen(columns, view.traces, view.attention)]),
     ]
-
-
-def _plain(heading: str, about: str, drawing: str, note: str) -> Section:
-    return Section(heading, "inspection/plain.html", {"about": about, "note": note, "shown": drawing})
 
 
 def _labels(view: FrameTaggerView) -> Section:
@@ -184,4 +184,5 @@ def _labels(view: FrameTaggerView) -> Section:
         right = int(np.sum(np.array(view.said) == np.array(view.labels)))
         about += f" The model has the label of the file at {right:,} of {len(view.said):,} frames."
     colors = {label: color_of(label) for labels in rows.values() for label in labels}
-    return _plain("The labels", about, labels_over_time(rows, columns, colors=colors, name="labels"), columns.note)
+    drawing = labels_over_time(rows, columns, colors=colors, name="labels")
+    return Section.plain("The labels", drawing, about=about, note=columns.note)
