@@ -137,7 +137,8 @@ def written(out: Location) -> Iterator[Path]:
             with suppress(OSError):
                 partial.unlink()
     if is_file:
-        _remember(target)
+        with suppress(OSError), written_beside(cache_directory() / _record(target)) as record:
+            record.write_bytes(RECORD + os.fsencode(target))
 
 
 def write_text(out: Location, text: str) -> None:
@@ -246,11 +247,6 @@ def _is_foreign(path: Path) -> bool:
     """Whether a file has a content that ensue did not write, or that was changed since."""
     status = _status(path)
     return status is not None and status.st_size > 0 and not (cache_directory() / _record(path)).exists()
-
-
-def _remember(path: Path) -> None:
-    with suppress(OSError), written_beside(cache_directory() / _record(path)) as partial:
-        partial.write_bytes(RECORD + os.fsencode(path))
 
 
 def _record(path: Path) -> str:

@@ -153,9 +153,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Iterable[Any]) -> NDArray[np.float64]:
-        """The probabilities (n, K) of the classes, in the order of `classes_`. A class that only the validation texts
-        have gets 0.
-        """
+        """The probabilities (n, K) of `classes_`; 0 for a class that only the validation texts have."""
         check_is_fitted(self, "model_")
         names = _names(self.classes_)
         found = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_texts(X))]

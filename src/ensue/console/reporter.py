@@ -99,8 +99,8 @@ class ConsoleReporter(Reporter):
     def stepped(self, report: StepReport) -> None:
         self.loss = _smoothed(self.loss, report.loss)
         self.speed = _smoothed(self.speed, report.speed)
-        speed = f"{_thousands(self.speed)} {self.unit}/s"
-        more = f"loss {self.loss:.3f}  {speed}  {_clock(report.seconds_left)} left"
+        number = f"{self.speed / 1000:,.1f}k" if self.speed >= 1000 else f"{self.speed:.0f}"
+        more = f"loss {self.loss:.3f}  {number} {self.unit}/s  {_clock(report.seconds_left)} left"
         self.bar.show(f"step {report.step:,}", report.share, more)
 
     def validated(self, validation: Validation) -> None:
@@ -144,10 +144,6 @@ def shortened(sample: str) -> list[str]:
     """The first lines of a sample that hold something, without control characters."""
     lines = "".join(c if c.isprintable() or c == "\n" else "�" for c in sample).split("\n")
     return [line for line in lines if line.strip()][:SAMPLE_LINES]
-
-
-def _thousands(number: float) -> str:
-    return f"{number / 1000:,.1f}k" if number >= 1000 else f"{number:.0f}"
 
 
 def _clock(seconds: float) -> str:

@@ -142,7 +142,7 @@ def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """
     one, *_ = scored
     for position, lines in enumerate(zip_longest(*scored.values()), 1):
-        records = [_record(line) for line in lines]
+        records: list[dict[str, Any]] = [{} if line is None else json.loads(line) for line in lines]
         for other, record in zip(scored, records, strict=True):
             if _what(record) != _what(records[0]):
                 found = f"{_shown(records[0])} and {_shown(record)}"
@@ -151,10 +151,6 @@ def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
             columns = [f"{NATS} {name}" for name in scored] if len(scored) > 1 else [NATS]
             yield _row(["position", *_what(records[0]), *columns])
         yield _row([position, *_what(records[0]).values(), *(record[NATS] for record in records)])
-
-
-def _record(line: str | None) -> dict[str, Any]:
-    return {} if line is None else json.loads(line)
 
 
 def _what(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,9 +56,7 @@ class WordColumns:
 
 
 class FrameColumns(WordColumns):
-    """The places of the first of `length` frames side by side, which are narrow. `seconds` is the time from frame to
-    frame, 0 if nobody knows it.
-    """
+    """The places of the first of `length` narrow frames; `seconds` is the time of a frame, 0 if it is unknown."""
 
     unit = "frame"
 

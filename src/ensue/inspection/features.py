@@ -224,16 +224,13 @@ def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> li
     if layer is None:
         return []
     views: dict[int, CharacterView] = {}
+    effects: Callable[..., dict[str, NDArray[np.float64]]] = _lstm if isinstance(layer, CharacterLSTM) else _cnn
     for position, number in enumerate(read.numbers[:num_words].tolist()):
         if number not in views:
             ids = read.forms.characters[number, : read.forms.lengths[number]]
-            traces = _traces(layer, torch.from_numpy(ids[None]).to(device_of(layer))) if len(ids) else {}
+            traces = effects(layer, torch.from_numpy(ids[None]).to(device_of(layer))) if len(ids) else {}
             views[number] = CharacterView(letters(read.words[position]), traces)
     return [views[number] for number in read.numbers[:num_words].tolist()]
-
-
-def _traces(layer: CharacterLSTM | CharacterCNN, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
-    return _lstm(layer, ids) if isinstance(layer, CharacterLSTM) else _cnn(layer, ids)
 
 
 def _lstm(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:

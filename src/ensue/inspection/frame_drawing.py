@@ -38,11 +38,8 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
     scanlines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels.reshape(rows, -1)], axis=1)  # 0: no filter
     header = struct.pack(">IIBBBBB", columns, rows, 8, {1: 0, 3: 2}[colors], 0, 0, 0)
     chunks = (b"IHDR", header), (b"IDAT", zlib.compress(scanlines.tobytes(), 9)), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in chunks)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    packed = [struct.pack(">I", len(of)) + kind + of + struct.pack(">I", zlib.crc32(kind + of)) for kind, of in chunks]
+    return b"".join([b"\x89PNG\r\n\x1a\n", *packed])
 
 
 TALLEST, TALL = 18, 220
@@ -60,9 +57,7 @@ MISSING = np.array([150, 150, 150]) / 255
 def feature_map(
     values: NDArray[Any], columns: FrameColumns, rows: Sequence[str], *, name: str, signed: bool = False
 ) -> Markup:
-    """Numbers (T, d), NaN for what is missing: a column for each frame, with the first row at the bottom. Of `signed`
-    ones 0 is pale, of others the least one.
-    """
+    """Numbers (T, d) as columns, the first row at the bottom, NaN gray; 0 is pale if `signed`, else the least."""
     count = len(columns)
     shown = values[:count]
     low, high = extent([shown])

@@ -74,11 +74,8 @@ def properties_of(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         )
     names = found[0] if found else {}
     values = {name: np.array([float(of_token[name]) for of_token in found]) for name in names}
-    return {name: of_text for name, of_text in values.items() if _varies(of_text)}
-
-
-def _varies(values: NDArray[np.float64]) -> bool:
-    return len(values) - int(np.unique(values, return_counts=True)[1].max(initial=0)) >= FEWEST
+    most = {name: int(np.unique(of_text, return_counts=True)[1].max()) for name, of_text in values.items()}
+    return {name: of_text for name, of_text in values.items() if len(of_text) - most[name] >= FEWEST}
 
 
 GATES = {"input", "forget", "output", "reset", "update", "depth"}

@@ -131,9 +131,7 @@ class Cycle:
             await self.connection.sent()
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Says why: as the answer, or at the end of a stream that has begun. A connection ends whose client does not
-        take that in, or has a part of an answer.
-        """
+        """Send the reason as the answer or at the end of a stream; abort the connection if the answer is incomplete."""
         self.service.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
         try:
             async with asyncio.timeout(self.service.limits.farewell_seconds):
