@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field
@@ -64,13 +62,6 @@ class Captioned(NamedTuple):
 
     series: Series
     targets: tuple[str, ...] = ()
-
-
-def captioned(series: Iterable[Series], separator: str) -> Iterator[Captioned]:
-    """Series with their captions. If a file comes several times in a row, these are captions of one image."""
-    for _, group in groupby(series, key=lambda one: (one.name, one.place)):
-        several = list(group)
-        yield Captioned(several[0], tuple(caption for one in several for caption in captions_of(one, separator)))
 
 
 def captions_of(series: Series, separator: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -30,7 +31,7 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.nn import ImageGrid
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.captioning import CaptioningRecipe
-from ensue.tasks.captioning.model import Captioned, CaptionerParts, captioned, check_caption, check_looked_at
+from ensue.tasks.captioning.model import Captioned, CaptionerParts, captions_of, check_caption, check_looked_at
 from ensue.tasks.contract.chunks import WHOLE, Shard
 from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.sequence_to_sequence.outputs import Output, shown
@@ -111,36 +112,6 @@ def places(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int,
         for (row, column), weight in np.ndenumerate(weights.reshape(grid))
         if weight >= LEAST
     ]
-
-
-def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | None = None) -> Inspection:
-    """A captioner while it writes its caption for an image, or a given one."""
-    target = writer.target
-    sources, symbol = writer.sources([Captioned(series)]), partial(shown, target)
-    if caption is None:
-        search = recorded_search(writer, sources, symbol)
-        best = search.hypotheses[0]
-        ids = [*best.ids, *([target.end_id] if best.is_complete else [])]
-        text = target.decode(best.ids)
-    else:
-        check_type("the target", caption, str, "a string")
-        search, text, ids = None, caption, [*target.encode(caption).tolist(), target.end_id]
-        check_caption(series, len(ids), writer.recipe)
-    if not ids:
-        raise EnsueError("there is nothing to look into: the caption has no tokens")
-    parts, seen = output_parts(writer.models, sources, ids, begin_id=target.begin_id, symbol=symbol)
-    grid: ImageGrid | None = writer.model.grid
-    image = None if grid is None else series.frames.reshape(grid.rows, -1, grid.colors)
-    shape = None if grid is None else grid.grid
-    parts |= {"text": text, "search": search, "series": series.name, "gates": seen.gates}
-    view = CaptionView(**parts, image=image, grid=shape)
-    facts = {
-        **writer.facts(writer.recipe.describe()),
-        "search": "none, the caption was given" if search is None else writer.protocol_of_search(),
-        "caption": text,
-    }
-    sections = [_looks(view), token_section(view), *search_sections(view, writer.search)]
-    return Inspection(clipped(series.name, TITLE), view, facts, sections)
 
 
 class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
@@ -233,7 +204,11 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
     def _captioned(self, location: Location, encoding: str) -> Iterator[Captioned]:
-        return captioned(self._whole(location, encoding), self.recipe.data.separator)
+        """Series with their captions. If a file comes several times in a row, these are captions of one image."""
+        for _, group in groupby(self._whole(location, encoding), key=lambda one: (one.name, one.place)):
+            several = list(group)
+            captions = (captions_of(one, self.recipe.data.separator) for one in several)
+            yield Captioned(several[0], tuple(chain.from_iterable(captions)))
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
         """The scores of the captions of images. `compare` tests the difference to another model's captions."""
@@ -244,7 +219,32 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """The page about an image, a path or an array, in this model, while it writes its caption or a given one."""
-        return inspect_caption(self, self.only(image), target)
+        series = self.only(image)
+        sources, symbol = self.sources([Captioned(series)]), partial(shown, self.target)
+        if target is None:
+            search = recorded_search(self, sources, symbol)
+            best = search.hypotheses[0]
+            ids = [*best.ids, *([self.target.end_id] if best.is_complete else [])]
+            text = self.target.decode(best.ids)
+        else:
+            check_type("the target", target, str, "a string")
+            search, text, ids = None, target, [*self.target.encode(target).tolist(), self.target.end_id]
+            check_caption(series, len(ids), self.recipe)
+        if not ids:
+            raise EnsueError("there is nothing to look into: the caption has no tokens")
+        parts, seen = output_parts(self.models, sources, ids, begin_id=self.target.begin_id, symbol=symbol)
+        grid: ImageGrid | None = self.model.grid
+        pixels = None if grid is None else series.frames.reshape(grid.rows, -1, grid.colors)
+        shape = None if grid is None else grid.grid
+        parts |= {"text": text, "search": search, "series": series.name, "gates": seen.gates}
+        view = CaptionView(**parts, image=pixels, grid=shape)
+        facts = {
+            **self.facts(self.recipe.describe()),
+            "search": "none, the caption was given" if search is None else self.protocol_of_search(),
+            "caption": text,
+        }
+        sections = [_looks(view), token_section(view), *search_sections(view, self.search)]
+        return Inspection(clipped(series.name, TITLE), view, facts, sections)
 
     def __repr__(self) -> str:
         tokens = f"{self.target.vocabulary_size:,} symbols"
