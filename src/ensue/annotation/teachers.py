@@ -322,7 +322,8 @@ def taught(
         if not Path(teacher).is_file():
             reporter.noted(f"{teacher} reads {len(examples):,} texts")
         answers.append(_aligned(found, examples, names))
-    lines = {"train": _mixed(lessons, examples, zip(*answers, strict=True), names, gold=gold, temperature=temperature)}
+    means = (softened(np.array(of_each), temperature).mean(0) for of_each in zip(*answers, strict=True))
+    lines = {"train": _mixed(lessons, examples, means, names, gold)}
     lines |= {part: (lessons.line(each, each.labels, ()) for each in of) for part, of in rows.items()}
     whole = {part: [json.dumps(row, ensure_ascii=False) + "\n" for row in of] for part, of in lines.items()}
     for part, path in files.items():
@@ -361,17 +362,11 @@ def _aligned(teacher: Teacher, examples: Sequence[Example], names: Sequence[str]
 
 
 def _mixed(
-    lessons: TextLessons,
-    examples: Sequence[Example],
-    answers: Iterable[Sequence[Numbers]],
-    names: Sequence[str],
-    *,
-    gold: float,
-    temperature: float,
+    lessons: TextLessons, examples: Sequence[Example], means: Iterable[Numbers], names: Sequence[str], gold: float
 ) -> Iterator[dict[str, Any]]:
     """Yield the line of each example: its labels, or else the teachers' best ones, and the target probabilities."""
-    for example, told in zip(examples, answers, strict=True):
-        shares, labels = softened(np.array(told), temperature).mean(0), example.labels
+    for example, mean in zip(examples, means, strict=True):
+        labels, shares = example.labels, mean
         if labels:
             own = np.array(names) == np.array(lessons.gold(example))[:, None]
             shares = (1 - gold) * shares + gold * own

@@ -79,11 +79,8 @@ def evaluate(
         raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
     if (word_in_context is None) != (threshold_from is None):
         raise EnsueError("--word-in-context FILE and --threshold-from FILE go together")
-    options: dict[str, Any] = {
-        name: value
-        for name, value in (("format", format), ("draws", draws), ("errors", errors), ("overwrite", overwrite or None))
-        if value not in (None, "")
-    }
+    every = {"format": format or None, "draws": draws, "errors": errors, "overwrite": overwrite or None}
+    options: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
     pipeline = cli.load_for(
         "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
         adaptation=adaptation, compare=compare, threshold_from=threshold_from, **questions, **options,

@@ -203,10 +203,8 @@ def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
 def _line(name: str, tone: int, points: list[tuple[int, float]], last: int, values: Sequence[float]) -> Line:
     low, high = min(values), max(values)
     height = HEIGHT / ((high - low) or 1.0)
-    return Line(
-        name, tone, [(WIDTH * step / last, (high - value) * height) for step, value in points], short(low, 4),
-        short(high, 4),
-    )  # fmt: skip
+    pixels = [(WIDTH * step / last, (high - value) * height) for step, value in points]
+    return Line(name, tone, pixels, short(low, 4), short(high, 4))
 
 
 def kernel_display() -> Any:

@@ -55,16 +55,13 @@ class Fields(BaseModel):
     @classmethod
     def known(cls, given: Any) -> Any:
         """Raises Refusal for the first key that is no field; null where `OR_NULL` allows it is the default."""
-        for key in given if isinstance(given, dict) else ():
-            if key not in cls.model_fields:
-                raise unknown(key)
+        fields = cls.model_fields
         if not isinstance(given, dict):
             return given
-        return {
-            key: value
-            for key, value in given.items()
-            if value is not None or OR_NULL not in cls.model_fields[key].metadata
-        }
+        for key in given:
+            if key not in fields:
+                raise unknown(key)
+        return {key: value for key, value in given.items() if value is not None or OR_NULL not in fields[key].metadata}
 
 
 class ModelRequest(Fields):
