@@ -87,9 +87,7 @@ _OTHER_FILES = {
 
 
 class Row(NamedTuple):
-    """A word as in the file, and its numbers, not yet parsed; `line` is None in binary files. `start` is the place of
-    its first byte.
-    """
+    """A word as in the file, and its unparsed numbers; `line` is None in binary files, `start` its first byte."""
 
     word: bytes
     numbers: bytes

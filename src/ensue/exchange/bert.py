@@ -84,9 +84,7 @@ def embeddings(segments: int) -> list[Part]:
 
 
 def heads(recipe: Any, dense: str, norm: str, bias: str, *, pooler: str = "", has_bias: bool = True) -> list[Part]:
-    """The heads that the recipe has: for masks a linear layer, a normalization and the bias of the softmax, and the
-    pooler.
-    """
+    """The heads of the recipe: for masks a linear layer, a normalization and the softmax's bias, and the pooler."""
     own = (("head.projection.0", dense), ("head.projection.2", norm)) if recipe.head.masked else ()
     found = [part for ours, name in own for part in layer(ours, name, has_bias=has_bias)]
     found += [Part("head.bias", (bias,))] if recipe.head.masked else []

@@ -43,9 +43,7 @@ def masked(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
 
 
 def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
-    """A classifier: `[CLS]`, a linear layer with tanh, and the labels. A missing linear layer is written as one that
-    changes nothing.
-    """
+    """A classifier: `[CLS]`, a linear layer with tanh, and the labels. A missing linear layer becomes the identity."""
     recipe: Any = run.recipe
     layers = tuned_layers(run, tensors, _check_shape)
     d = layers.recipe.encoder.d_model

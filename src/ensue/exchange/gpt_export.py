@@ -84,9 +84,7 @@ def _tuned(
     run: RunDirectory, layers: TunedLayers, words: Tensor, inner: dict[str, Tensor], head: dict[str, Tensor],
     labels: Sequence[str], what: str,
 ) -> Exported:  # fmt: skip
-    """The layers with a head. A text ends with our sign behind it; padding is the sign between pairs, of which there
-    are none.
-    """
+    """The layers with a head. Our sign ends a text; padding is the sign between pairs, which do not occur."""
     recipe, framing, outer = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
     encoder = recipe.encoder
     config = {

@@ -100,9 +100,7 @@ def first_block(encoder: TransformerEncoder) -> int:
 
 
 def pairs(encoder: TransformerEncoder) -> Tensor:
-    """The place among the features of their head that each feature of ours has: pairs of neighbors are halves of what
-    is turned.
-    """
+    """The place of each of our features among those of their head: pairs of neighbors are halves of a rotation."""
     d = encoder.d_model // encoder.num_heads
     turned = int(d * encoder.rotary_share) // 2 * 2
     return torch.cat([torch.arange(turned).view(2, -1).t().flatten(), torch.arange(turned, d)])

@@ -119,9 +119,7 @@ MARIAN = Family(
 
 
 def import_marian(directory: Path, config: Configuration) -> Imported:
-    """A directory with config.json, weights, source.spm, target.spm and vocab.json. Raises DataError for what is
-    missing or not known.
-    """
+    """A directory with config.json, weights, *.spm and vocab.json. Raises DataError for missing or unknown parts."""
     files = weight_files(directory, "AutoModelForSeq2SeqLM")
     more = directory / "generation_config.json"
     config = Configuration(config.content | (read_json_object(more) if more.exists() else {}), config.path)
@@ -203,9 +201,7 @@ def _pipeline(model: bytes) -> dict[str, Any]:
 
 
 def _fields(message: bytes) -> Message:
-    """The fields of a message of protocol buffers. Raises ValueError for one that is damaged, IndexError if it is cut
-    off.
-    """
+    """The fields of a protocol-buffer message. Raises ValueError if it is damaged, IndexError if it is cut off."""
     found: Message = {}
     place = 0
 

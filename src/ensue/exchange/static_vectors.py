@@ -246,9 +246,7 @@ def _without_ngrams(tokenizer: WordTokenizer, rows: Tensor, buckets: Tensor, wor
 
 
 def _table(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenizer, Tensor]:
-    """The vocabulary, whose first two symbols are our own, and the row of each symbol. A vector for one of these two
-    is theirs.
-    """
+    """The vocabulary, after two symbols of our own, and the row of each symbol; theirs for these two if it has them."""
     if not np.isfinite(vectors).all():
         raise DataError("a number is not finite")
     own = [UNKNOWN, LINE_END]

@@ -323,9 +323,7 @@ def build_encoder_decoder(
 
 
 def target_embedding(tokens: PairTokens, size: int) -> TokenEmbedding:
-    """The vectors of the `size` tokens that are written; scaled by √d where the softmax has them too, as in Vaswani
-    et al. 2017.
-    """
+    """The vectors of the `size` target tokens; scaled by √d where the softmax shares them (Vaswani et al. 2017)."""
     scale = tokens.d_embedding**0.5 if tokens.tied != "none" else 1.0
     return TokenEmbedding(size, tokens.d_embedding, dropout=tokens.dropout_words, scale=scale)
 

@@ -158,9 +158,7 @@ def build_captioner(
     tokens: PairTokens, decoder: EncoderSpecification, attention: CaptionAttention, head: TextHead, *, rows: int,
     target_size: int,
 ) -> Captioner:  # fmt: skip
-    """A captioner from its tables, for images of so many `rows`. Raises ValueError for tables that do not go
-    together.
-    """
+    """A captioner from its tables, for images of `rows` rows. Raises ValueError for tables that do not fit together."""
     if head.copying:
         raise ValueError("head.copying copies words of a source; a caption's source has none")
     target = target_embedding(tokens, target_size)

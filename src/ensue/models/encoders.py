@@ -50,9 +50,7 @@ from ensue.processor import memory
 
 
 def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Directions = ONE_WAY) -> SequenceLayer:
-    """The layers between features of size `d_in` and the head. Raises MemoryError if they do not fit this machine's
-    memory.
-    """
+    """The layers between features of size `d_in` and the head. Raises MemoryError if they exceed the memory."""
     _check_size(encoder)
     match encoder:
         case RecurrentEncoder():

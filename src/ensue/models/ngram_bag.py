@@ -63,9 +63,7 @@ class NgramBag(nn.Module):
         return _distinct(torch.cat(list(self._rows(words, words > 0)), dim=1))
 
     def _rows(self, words: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> Iterator[Int[Tensor, "B T"]]:
-        """For each length, the rows of the n-grams that begin at each word; 0 unless all words of the n-gram are
-        `known`.
-        """
+        """For each length, the rows of the n-grams from each word on; 0 unless all words of the n-gram are `known`."""
         key, whole, length = torch.zeros_like(words), torch.ones_like(known), words.shape[1]
         following, known = (F.pad(part, (0, self.longest)) for part in (words, known))
         for n in range(self.longest):

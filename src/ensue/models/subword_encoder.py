@@ -100,9 +100,7 @@ class SubwordEncoder(nn.Module):
         return self.gathered(self.read(subwords), subwords)
 
     def language_nats(self, h: Float[Tensor, "W S d"], subwords: Subwords) -> Float[Tensor, ""]:
-        """The mean surprisal of each subword but the first of its window, in nats, for so many texts as there are; from
-        the features of all.
-        """
+        """The mean surprisal in nats of each subword but the first of its window, for each text, from all features."""
         assert self.head is not None
         targets = subwords.ids[:, 1:]
         real = torch.ones_like(targets, dtype=torch.bool) if subwords.mask is None else subwords.mask[:, 1:]

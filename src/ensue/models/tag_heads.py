@@ -116,9 +116,7 @@ class TagHead(nn.Module, ABC):
         ]
 
     def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> OnePath:
-        """`best`, and if asked for the posterior, for the emissions (T, K) of a single sentence: in numpy, which is
-        faster for one.
-        """
+        """`best`, and if asked for the posterior, for emissions (T, K) of one sentence: numpy is faster for one."""
         tables, scores = self.tables(), self.scores(torch.from_numpy(emissions)).numpy()
         path = emissions.argmax(-1) if tables is None else viterbi_path(scores, *tables)
         return OnePath(path, Posterior.of(scores, tables) if with_posterior else None)

@@ -172,9 +172,7 @@ class Labels(Stored):
         return [ids.get(label, -1) for label in labels]
 
     def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
-        """The labels of a sentence of another file, in the scheme of the training file. Labels without a place in a
-        span stay.
-        """
+        """The labels of a sentence of another file, in the training file's scheme. Labels outside of spans stay."""
         if self.scheme is None or any(label != OUTSIDE and position(label).kind == OUTSIDE for label in labels):
             return labels
         return convert(labels, self.scheme)

@@ -251,9 +251,7 @@ class Lacking(Copyable):
             self._all[what] += words
 
     def line(self, *, few: float = FEW, least: int = 0) -> str:
-        """A line about what more than a few percent of the words lack; "" if nothing is to be said, or before `least`
-        words.
-        """
+        """A line about what more than a few percent of the words lack; "" if there is none, or before `least` words."""
         with self._lock:
             found = [(what, count, self._all[what]) for what, count in self._lacking.items()]
         return "; ".join(

@@ -158,8 +158,10 @@ def flushes_denormals() -> bool:
 def products_set(products: Products) -> AbstractContextManager[None]:
     """Set the kernels of float32 products.
 
-    `torch.set_float32_matmul_precision` cannot be undone, and its getter fails in a process that sets backends.
+    `torch.set_float32_matmul_precision`, all that torch 2.8 has, cannot be undone, and its getter fails if backends are set.
     """
+    if not hasattr(torch.backends.mkldnn, "matmul"):
+        return _changed(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
     backends: tuple[Any, ...] = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
     before = tuple(backend.fp32_precision for backend in backends)
 

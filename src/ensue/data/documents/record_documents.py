@@ -65,9 +65,7 @@ class TableColumns(NamedTuple):
 
 
 def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str, *, has_keys: bool = False) -> TableColumns:
-    """The columns of a table by its first rows; if it `has_keys`, they are the first. Raises DataError if they cannot
-    be found.
-    """
+    """The columns of a table by its first rows, which are keys if it `has_keys`. Raises DataError if none fit."""
     header = not has_keys and (_has_header(rows, choice) if choice.header is None else choice.header)
     if not rows:
         raise DataError("no rows", name)

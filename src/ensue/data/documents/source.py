@@ -83,9 +83,7 @@ class DocumentSource:
         return "" if found == CLASS_FILES and (has_columns or not is_asked) else found
 
     def __iter__(self) -> Iterator[Document]:
-        """Raises DataError (file:line) for a record that is no document, and for one without a label if labels are
-        expected.
-        """
+        """Raises DataError (file:line) for a record that is no document, and for a missing label if one is expected."""
         self.rest = missing = ""
         header: list[str] | None = None
         if self.layout.format == FOLDERS:

@@ -85,9 +85,7 @@ def is_list_of_spans(value: Any) -> bool:
 
 
 def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = False) -> list[TextSpan]:
-    """The spans in order. Raises ValueError with a message for the user where they are none of `text`, or overlap, if
-    they are not `nested`.
-    """
+    """The sorted spans. Raises ValueError for a span outside of `text`, and for an overlap unless `nested`."""
     found = []
     for item in value:
         parts = _parts(item)

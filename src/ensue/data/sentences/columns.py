@@ -20,9 +20,7 @@ _FIELD = re.compile(r"[^ \t]+")
 
 @dataclass(frozen=True, slots=True)
 class ColumnLines(SourceLines):
-    """The lines of a sentence of `width` columns. If `has_tabs`, each tab begins a column; if not, each run of blanks
-    does.
-    """
+    """The lines of a sentence of `width` columns, which tabs separate if `has_tabs`, or else runs of blanks."""
 
     has_tabs: bool = False
     width: int = 1

@@ -55,9 +55,7 @@ class SentenceSource:
         return None
 
     def __iter__(self) -> Iterator[Sentence]:
-        """Raises DataError (file:line) like the format. Between two files there are the line ends that the first one
-        lacks.
-        """
+        """Raises DataError (file:line) like the format. Line ends that a file lacks are added before the next file."""
         self.rest = missing = ""
         for of_file in self.files:
             lines, last = KeptLines(of_file), None

@@ -142,9 +142,7 @@ def misaligned_spans(count: int, total: int, first: str) -> str:
 
 
 class Reason(NamedTuple):
-    """Why spans begin or end inside of words: the reading of their offsets, and the splitter of the texts; both may be
-    unknown.
-    """
+    """Why spans cut words: the reading of their offsets, and the splitter of the texts; both may be unknown."""
 
     reading: Reading | None = None
     splitter: str = ""

@@ -80,9 +80,7 @@ class Weights:
         return self.add(stored(matrix, self.precision, 0, in_panels=True))
 
     def add_columns(self, table: Tensor) -> int:
-        """Appends a table (rows, width) whose rows are read alone, but whose columns have factors; returns where it
-        begins.
-        """
+        """Appends a table (rows, width) that is read row by row and has factors by column; returns where it begins."""
         return self.add(stored(table, self.precision, 0))
 
     def add_rows(self, table: Tensor) -> int:

@@ -79,9 +79,7 @@ def _kind(tokenizer: WordTokenizer, id: int) -> int:
 
 @cache
 def class_ranges(expression: str) -> list[int]:
-    """The first and the last code point of each range that the library's expressions match, whose Unicode is another
-    version than Python's.
-    """
+    """The code points (first, last) of each range of the library's expressions, whose Unicode is not Python's."""
     library, found = import_library(), list[int]()
     splitter = library.pre_tokenizers.Split(library.Regex(f"{expression}+"), "removed", invert=True)
     for begin in range(0, _END, _AT_ONCE):

@@ -105,9 +105,7 @@ def _flat(layer: SequenceLayer) -> Iterator[SequenceLayer]:
 
 @torch.no_grad()
 def transformer_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str, Any], list[str]]:
-    """The constants and pieces of a Transformer. Raises `Untraceable` for layers that the engine cannot print, and
-    ValueError for others.
-    """
+    """The constants and pieces of a Transformer. Raises `Untraceable` or ValueError for unsupported layers."""
     context = model.context
     assert context is not None
     texts: dict[str, int] = {}

@@ -119,9 +119,7 @@ def page_of(run: RunDirectory) -> Page:
 def page_files(
     run: RunDirectory, name: str, compile: Compile, precision: str = F32
 ) -> tuple[dict[str, bytes], list[str]]:
-    """The files by their names, and notes on the precision. Raises EnsueError for a run that has no page, or cannot be
-    printed as C.
-    """
+    """The files by name, and notes on the precision. Raises EnsueError for a run without a page or a C export."""
     page, card, recipe = page_of(run), card_of(run), run.recipe
     code, _, pipeline, notes = printed(run, name, precision=precision)
     script = module(code, name, page, compile)

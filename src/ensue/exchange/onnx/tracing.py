@@ -37,9 +37,7 @@ class Trace:
     """The graph in the making and the names of the tensors that stand for its values."""
 
     def __init__(self, sizes: Sizes, weights: Mapping[int, tuple[str, Tensor]]) -> None:
-        """`weights`: the name and the numbers of each parameter and buffer, by the id of the tensor that stands for
-        it.
-        """
+        """`weights`: the name and the numbers of each parameter and buffer, by the id of the tensor in its place."""
         self.graph = self.root = Graph()
         self.known_sizes, self.weights = sizes, weights
         self.names: dict[int, str] = {}

@@ -175,9 +175,7 @@ def _block_to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tens
 
 
 class WordSample(NamedTuple):
-    """Words that stand for all: their `ids` (K,), and `log_expected` (K,), the logarithm of how many times each word
-    was expected among them.
-    """
+    """Sampled words: their `ids` (K,), and `log_expected` (K,), the log of each word's expected count in the sample."""
 
     ids: Tensor
     log_expected: Tensor

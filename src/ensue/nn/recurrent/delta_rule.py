@@ -45,9 +45,7 @@ class DeltaRule(Recurrent):
 
 
 class DeltaLayer(Wrapper):
-    """Three parts: what is read from x, the recurrence, and a product. So no product stands in a loop of
-    matrices.
-    """
+    """Three parts: reading x, the recurrence, and a product. So no product stands in a loop of matrices."""
 
     @abstractmethod
     def __init__(self, reads: Recurrent, rule: DeltaRule) -> None:
