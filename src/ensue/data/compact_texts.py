@@ -319,9 +319,7 @@ class Texts(Sequence[tuple[str, ...]]):
         return found
 
     def digests(self, like: Texts | None = None) -> NDArray[np.uint64]:
-        """Two numbers for each text (2, N), which are the same for equal texts, and hardly for others; with `like` the
-        same as those of equal texts there.
-        """
+        """Two hashes of each text (2, N), equal for equal texts; with `like` equal to those of equal texts there."""
         found = np.zeros((2, len(self)), np.uint64)
         number_of = np.arange(len(self.words.values))
         if like is not None:
@@ -378,9 +376,7 @@ class Columns:
 
     @property
     def sources(self) -> NDArray[np.int64]:
-        """The number of what each example is of, in the order in which they come first: of its group; without groups
-        each is by itself.
-        """
+        """The number of each example's group, in order of first appearance; without groups each example has its own."""
         groups = self.columns.get("groups")
         return np.arange(len(self)) if groups is None or not any(groups.values) else np.array(groups.ids, np.int64)
 

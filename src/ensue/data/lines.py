@@ -33,9 +33,7 @@ class Lines:
 
     @classmethod
     def of(cls, path: Path, *, encoding: str = "utf-8", nested: bool = False) -> Self:
-        """The lines of a file, decompressed, or the rows of a binary table as JSON. Reading them raises DataError where
-        it cannot be decoded. `nested`: spans may overlap.
-        """
+        """The decompressed lines of a file, or a binary table's rows as JSON. `nested`: spans may overlap."""
         return cls(text_blocks(path, encoding, nested=nested, marked=True), str(path))
 
     def _without_mark(self, chunks: Iterator[str]) -> Iterator[str]:

@@ -69,9 +69,7 @@ class MappedFile:
         self._seen = np.zeros(len(checksums), np.bool_)
 
     def check(self, array: NDArray[Any], places: NDArray[np.int64] | slice = slice(None)) -> None:
-        """Compares the blocks with these places of an array, unless this process has. Raises DataError if one has
-        changed, and removes the file, so that it is made anew.
-        """
+        """Compares each block of these places once. Raises DataError if one has changed, and removes the file."""
         if self._checksums is None or not array.size:
             return
         first, size = array.ctypes.data - self._first, array.strides[0]

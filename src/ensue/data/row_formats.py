@@ -149,9 +149,7 @@ def files_read(path: Path) -> tuple[Path, ...]:
 
 
 def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool = False) -> Iterator[str]:
-    """The text of a file in blocks, decompressed, if `marked` with its byte order mark, or its rows as JSON lines. With
-    `nested` spans may overlap.
-    """
+    """The decompressed text of a file in blocks, if `marked` with its byte order mark, or its rows as JSON lines."""
     if has_rows(path):
         return json_lines(path)
     if read := ROWS.get(suffix(path.name)):

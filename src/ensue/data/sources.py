@@ -171,9 +171,7 @@ def stream_name(path: str) -> str:
 
 
 def stream_text(path: str, encoding: str = "utf-8", *, marked: bool = False) -> Iterator[str]:
-    """The text line by line; if `marked`, with its byte order mark. Raises DataError if it cannot be read, or is not in
-    that encoding.
-    """
+    """The text line by line; if `marked`, with its byte order mark. Raises DataError if it cannot be decoded."""
     return text_of(_blocks(path), stream_name(path), checked_encoding(encoding), marked=marked)
 
 

@@ -52,9 +52,7 @@ def check_transformer(run: RunDirectory, *known: str) -> None:
 
 
 class TunedLayers(NamedTuple):
-    """The layers that a classifier or tagger began from, as they are now: the run that they came from, its recipe with
-    their sizes, and their tensors.
-    """
+    """The tuned layers of a classifier or tagger: the run of their origin, its recipe with their sizes, the tensors."""
 
     origin: RunDirectory
     recipe: Any

@@ -84,9 +84,7 @@ def export_run(
 
 
 def sentence_files(run: RunDirectory) -> dict[str, Any]:
-    """The files of sentence-transformers, by which vectors of tokens become that of a text. Raises EnsueError for a run
-    that gives none.
-    """
+    """The files of sentence-transformers: how vectors of tokens become one of a text. Raises EnsueError if none do."""
     recipe: Any = run.recipe
     if not hasattr(recipe, "sentences"):
         raise EnsueError(f"{run.path}: a {run.entry.what} gives no vectors of texts; expected a masked language model")

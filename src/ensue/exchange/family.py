@@ -76,9 +76,7 @@ class Configuration:
         }
 
     def tied(self, default: bool, name: str, names: Set[str]) -> dict[str, Any]:
-        """The table `[tokens]` but for its width: whether the softmax has the vectors of tokens. `name` is that of its
-        own ones, without which they are tied.
-        """
+        """The table `[tokens]` but for its width: tied unless the softmax has vectors of its own, named `name`."""
         return {"tied": self.content.get("tie_word_embeddings", default) is not False or name not in names,
                 "scaled": False}  # fmt: skip
 

@@ -66,9 +66,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def weight_files(directory: Path, theirs: str = "AutoModel") -> list[Path]:
-    """The files of the weights. Raises DataError if there are none, if one is missing, and if they are pickled, which
-    `theirs`, a class of transformers, converts.
-    """
+    """The files of the weights. Raises DataError if one is missing or pickled, which the class `theirs` converts."""
     if (directory / FILE).is_file():  # a pipe would be waited for
         return [directory / FILE]
     if (directory / INDEX).exists():

@@ -67,9 +67,7 @@ class BidirectionalModel(nn.Module):
     def layers_of_words(
         self, features: Sequence[BothDirections], mask: Bool[Tensor, "B T"], ids: Int[Tensor, "B T"] | None
     ) -> list[Tensor]:
-        """The vectors (B, T, d) of words in each layer, from what `read` gives behind a boundary, and their ids in the
-        vocabulary.
-        """
+        """The vectors (B, T, d) of words in each layer, from what `read` gives behind a boundary, and word ids."""
 
     @property
     def fitting(self) -> Float[Tensor, "V d"] | None:
@@ -143,9 +141,7 @@ class BidirectionalLanguageModel(BidirectionalModel):
         return 2 * max(output_sizes(self.rightward))
 
     def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
-        """The vectors of words, twice side by side, and for each layer the features of both directions side by side,
-        with zeros behind where they are smaller.
-        """
+        """The vectors of words, twice, and each layer's features of both directions side by side, padded with zeros."""
         return widened([torch.cat(self.including(both, mask), -1) for both in features])
 
     def start_from_counts(self, counts: Tensor) -> None:

@@ -19,9 +19,7 @@ ReaderState: TypeAlias = Any
 
 
 class Read(NamedTuple):
-    """The output of a reader: `decoded`, from which the head tells each frame, what the latent variables cost (see
-    `FrameNats`), and the state after the last real frame.
-    """
+    """The output of a reader: `decoded` for the head, the cost of latent variables (`FrameNats`), and the state."""
 
     decoded: Float[Tensor, "B T d"]
     divergence: Float[Tensor, "B T"]

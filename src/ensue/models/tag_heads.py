@@ -163,9 +163,7 @@ class ViterbiTagHead(SoftmaxTagHead):
         self.count_bigrams([])
 
     def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.integer]]) -> None:
-        """Estimates the tag-bigram model from the tag ids of the training sentences. With `num_tags` between them,
-        several may come as one.
-        """
+        """Estimates the tag-bigram model from tag ids of training sentences, which `num_tags` may separate."""
         size = self.num_tags
         shape = (size + 1, size + 1)  # the last row is the start of a sentence, the last column its end
         counts = np.zeros(shape)

@@ -167,9 +167,7 @@ class WordFeatures(nn.Module):
         return torch.cat([part.float() for part in parts], dim=-1)
 
     def pretrained(self, ids: Int[Tensor, " U"]) -> Float[Tensor, "U d"]:
-        """The pretrained vectors of words: of those of the data, then of those that are kept or looked up beside them,
-        which are not in the training data.
-        """
+        """The pretrained vectors of the data's words, then of those that are cached or looked up beside them."""
         assert self.vectors is not None
         start, others = (
             self.vectors.num_embeddings,

@@ -107,9 +107,7 @@ class Classes(Stored):
         return self.matrix(labels).argmax(1).astype(np.min_scalar_type(len(self))) if found is None else found
 
     def shares(self, has: NDArray[np.bool_] | NDArray[np.unsignedinteger[Any]]) -> NDArray[np.float64]:
-        """The share of the texts that have each label, (K,), with 1 added to each count; `has` is their matrix (N, K),
-        or `places` (N,).
-        """
+        """The smoothed (+1) share of texts with each label, (K,); `has` is their matrix (N, K), or `places` (N,)."""
         counts = has.sum(0) if has.ndim > 1 else np.zeros(len(self.names), np.int64)
         for part in np.array_split(has, len(has) // PIECE + 1) if has.ndim == 1 else ():
             counts += np.bincount(part, minlength=len(counts))

@@ -130,9 +130,7 @@ def library_form(library: LibraryTokenizer) -> dict[str, Any]:
 
 @contextmanager
 def library_errors() -> Iterator[None]:
-    """Raises ValueError in one line for what the library raises: plain Exceptions, and panics of Rust, which are no
-    Exceptions and write a backtrace to stderr; it is not shown.
-    """
+    """Raises ValueError in one line for the library's Exceptions and panics of Rust, whose backtrace is not shown."""
     with TemporaryFile() as said:
         if sys.stderr is not None:
             sys.stderr.flush()

@@ -113,9 +113,7 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 
 def continues(before: Position, here: Position) -> bool:
-    """Whether a token goes on with the span of the token before it, as `spans` reads them. Else a span of the token
-    before ends there, and one of this token begins here.
-    """
+    """Whether a token continues the span of the token before it, as `spans` reads them; else a new one begins."""
     return before.kind in "BI" and here.kind in "IE" and before.label == here.label
 
 

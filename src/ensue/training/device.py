@@ -158,7 +158,7 @@ def flushes_denormals() -> bool:
 def products_set(products: Products) -> AbstractContextManager[None]:
     """Set the kernels of float32 products.
 
-    `torch.set_float32_matmul_precision`, all that torch 2.8 has, cannot be undone, and its getter fails if backends are set.
+    `torch.set_float32_matmul_precision`, all that torch 2.8 has, cannot be undone, and its getter may fail.
     """
     if not hasattr(torch.backends.mkldnn, "matmul"):
         return _changed(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())

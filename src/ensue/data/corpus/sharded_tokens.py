@@ -40,9 +40,7 @@ class TokenShard(NamedTuple):
     crc: int
 
     def opened(self) -> TokenFile:
-        """Its ids, which are checked as they are read. Raises DataError if the file is not there or is another one, and
-        if too many files are open.
-        """
+        """Its ids, checked as they are read. Raises DataError if the file is missing, changed, or cannot be opened."""
         self.check()
         with _told(self.path):
             return TokenFile.open(self.path, checks=True)

@@ -107,9 +107,7 @@ def _recognized(kind: str, lines: Lines, names: Collection[str], known: str) -> 
 
 
 def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str:
-    """The table whose header is the first of these rows, since it has these `names`; "" without one. `known` comes
-    first: one name alone is the same in all.
-    """
+    """The table whose header has these `names`, `known` first; "" if none does. One name alone fits all tables."""
     for dialect in sorted(DIALECTS, key=lambda dialect: dialect.name != known) if names else ():
         with suppress(DataError):  # a text with quotes
             header = next(iter(dialect.first(Lines(rows[:1], ""))), [])

@@ -74,9 +74,7 @@ class DocumentSource:
         self.layout = next(iter(self._layouts.values()))
 
     def _format_of_folder(self, location: str | Path, like: Layout | None) -> str:
-        """The format that a folder shows. Names of files are classes only if labels are wanted, or if the run has read
-        such files.
-        """
+        """The format of a folder. File names are classes only if labels are wanted, or if the run read such files."""
         found = folder_format(location, encoding=checked_encoding(self.encoding))
         is_asked = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
         has_columns = self.choice.texts or self.choice.labels

@@ -41,9 +41,7 @@ def is_manifest(path: Path, encoding: str) -> bool:
 
 
 def listed(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
-    """The files that a table names, relative to its folder, with labels and groups. Raises DataError for one that is
-    not there.
-    """
+    """The files of a table, relative to its folder, with labels and groups. Raises DataError if one is missing."""
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
     dialect = dialect_of(lines)
     names = [name.strip() for name in dialect.first(lines)[0]]

@@ -60,9 +60,7 @@ def announced_delimiter(line: str) -> str:
 
 
 def seen_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
-    """The delimiter that the first line announces. Else that with which more of the first rows have as many fields as
-    the first row, if that has several; a comma if both are equal.
-    """
+    """The announced delimiter, or that with which most first rows have as many fields as the first; else a comma."""
     lines = list(lines)
     if lines and (announced := announced_delimiter(lines[0][1])):
         return announced

@@ -39,15 +39,11 @@ class Reader(ABC):
 
     @abstractmethod
     def first(self, lines: Lines) -> list[list[str]]:
-        """The values of the first records, which are still to be read; before those with keys, the keys. Values that
-        are no text are "".
-        """
+        """The values of the first records, which stay unread; keys come first, if any. Other values are empty."""
 
     @abstractmethod
     def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
-        """The records in order, in constant memory. Raises DataError (file:line) for what is none, or lacks a column
-        that is `needed`.
-        """
+        """The records in order, in constant memory. Raises DataError (file:line) if one is invalid or incomplete."""
 
     @abstractmethod
     def at(self, values: Any, column: Column) -> Any:
@@ -55,15 +51,11 @@ class Reader(ABC):
 
     @abstractmethod
     def text(self, values: Any, column: Column, name: str, line: int, *, numbers: bool = False) -> str:
-        """The text of a record in a column; with `numbers`, also a number as it is written. Raises DataError for what
-        is none.
-        """
+        """The text of a record in a column; with `numbers`, also a number as written. Raises DataError otherwise."""
 
     @abstractmethod
     def written(self, record: Record, own: Sequence[str], answer: Answer) -> str:
-        """The record with an answer, and nothing else changed; `own` are its labels. Values without a place come last,
-        under their names.
-        """
+        """The record with an answer, else unchanged; `own` are its labels. Values without a place come last, named."""
 
     def flat(self) -> Reader:
         """This format, where an object inside of a record that holds nothing but texts is part of the record."""

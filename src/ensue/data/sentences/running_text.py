@@ -67,9 +67,7 @@ class CutSentence(NamedTuple):
 
 
 class RunningText(Format):
-    """Reads treebanks in CoNLL-U, and plain text whose paragraphs are parted by blank lines. Runs of blanks and single
-    line ends count as a blank.
-    """
+    """Reads treebanks in CoNLL-U, and plain text with blank lines between paragraphs. White space counts as a blank."""
 
     name = "conllu-text"
     default_words = "character"
@@ -114,9 +112,7 @@ def cut_sentences(sentence: Sentence, labels: Sequence[str]) -> Iterator[CutSent
 
 
 def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
-    """The tokens of the sentences of a text by the labels of its characters. A token ends before a blank, but for a
-    `blank`, and the last one ends its sentence.
-    """
+    """The tokens of a text's sentences by the labels of its characters. A token ends before a blank."""
     sentences: list[list[CutToken]] = [[]]
     start, cuts = -1, list[int]()
     for place, (character, label) in enumerate(zip(text, labels, strict=True)):

@@ -183,9 +183,7 @@ def _read(texts: Sequence[Text], reading: Reading) -> list[Text]:
 
 
 def by_words(texts: Sequence[Text]) -> Reading | None:
-    """The reading in which spans begin and end with words; None if there is none. With suffixes, which no splitter cuts
-    off, few spans end with a word.
-    """
+    """The reading in which spans begin and end with words, or None. Suffixes leave few spans that end with a word."""
     now = _Fit.of(texts)
     fits = [_Fit.of(_read(texts, reading)) for reading in READINGS]
     best = max(range(len(fits)), key=lambda number: fits[number].total)

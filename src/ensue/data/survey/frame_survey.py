@@ -67,9 +67,7 @@ class FrameSummary(Summary):
 
 
 def survey_frames(taken: Taken, location: str, labels: str, encoding: str) -> FrameSummary:
-    """Counts all series, or those before the first that cannot be used, which is the summary's `error`. Missing values
-    are counted, and are no mistake here.
-    """
+    """Counts all series up to the first unusable one, the summary's `error`. Missing values are counted."""
     reading = SeriesOptions(missing="mean", labels=labels or SeriesOptions().labels, encoding=encoding)
     summary = FrameSummary(taken, location, encoding)
     source = FrameSource(location, reading)

@@ -40,9 +40,7 @@ USAGE = {
 
 
 def frame_classifier_parts(pipeline: FrameClassificationPipeline, weights: Weights) -> Parts:
-    """The parts of a classifier of frames. Raises `Untraceable` for layers whose step cannot be printed, and ValueError
-    for one that has no C.
-    """
+    """The parts of a classifier of frames. Raises `Untraceable` or ValueError for what cannot be printed as C."""
     model, labels = pipeline.model, pipeline.labels
     constants = class_labels(model, labels, weights)
     pieces = _layers(pipeline, weights, constants)

@@ -38,9 +38,7 @@ _PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Parts:
-    """A model in C but for its weights: its constants, and the pieces behind what all models have, in their order. A
-    piece is a text, or the name of a file.
-    """
+    """A model in C without its weights: constants, and pieces in order, each a text or the name of a file."""
 
     constants: dict[str, Any]
     pieces: list[str]

@@ -18,9 +18,7 @@ ROWS = 16
 
 
 def tagger_parts(pipeline: LabelingPipeline, weights: Weights) -> Parts:
-    """The parts of a tagger. Raises `Untraceable` for layers whose step cannot be printed, and ValueError for a tagger
-    that has no C.
-    """
+    """The parts of a tagger. Raises `Untraceable` if a step cannot be printed, ValueError for an unsupported one."""
     model, lexicon, labels = pipeline.model, pipeline.reader.lexicon, pipeline.labels
     if not isinstance(labels, Labels):
         raise ValueError("it gives several labels for each word")

@@ -98,9 +98,7 @@ class Scores(nn.Module):
 
 
 def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
-    """The parts of an encoder–decoder. Raises `Untraceable` for layers whose step cannot be printed, and ValueError for
-    a model that has no C.
-    """
+    """The parts of an encoder–decoder. Raises `Untraceable` or ValueError for what cannot be printed as C."""
     model, coder = pipeline.model, pipeline.coder
     if type(model) is not EncoderDecoder:
         raise ValueError("it copies words, or has no encoder")

@@ -111,9 +111,7 @@ def license_in(card: str) -> str:
 def written(
     model: LanguageModel, tokenizer: Tokenizer, name: str, *, embed: bool = False, precision: str = F32
 ) -> dict[str, bytes]:
-    """The files of a language model, as `assembled` gives them. Raises `Untraceable` for layers whose step cannot be
-    printed, and `ValueError` for a tokenizer that cannot.
-    """
+    """The files of a language model. Raises `Untraceable` or `ValueError` for layers or tokenizers without C."""
     weights = Weights(precision=precision)
     return assembled(language_parts(model, tokenizer, weights), weights, name, embed=embed)
 

@@ -55,9 +55,7 @@ def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm
 
 
 def without_content(model: nn.Module) -> tuple[Any, dict[int, tuple[str, Tensor]]]:
-    """A copy of a model whose weights have no content; and the name and the numbers of each weight by the id of the
-    tensor that stands for it.
-    """
+    """A copy of a model with empty weights; and each weight's name and numbers by the id of its placeholder."""
     memo: dict[int, Any] = {}
     weights: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
