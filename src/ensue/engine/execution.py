@@ -26,8 +26,8 @@ from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import Runner
 from ensue.engine.snapshot import Snapshot, has_hooks
+from ensue.engine.storage import is_transformed
 from ensue.engine.trace import TracedStep, Untraceable, trace
-from ensue.engine.transforms import is_transformed
 from ensue.notices import say_once
 from ensue.types import State, leaves, map_state
 from ensue.version import package_text

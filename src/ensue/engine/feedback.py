@@ -17,8 +17,7 @@ from torch import Tensor
 from ensue.engine.packing import Packing
 from ensue.engine.program import Array
 from ensue.engine.runner import Runner, Values, differentiable_gradients
-from ensue.engine.storage import Arrays, Storage
-from ensue.engine.transforms import needs_history
+from ensue.engine.storage import Arrays, Storage, needs_history
 
 
 class Feedback(ABC):

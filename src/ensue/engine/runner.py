@@ -21,9 +21,8 @@ from ensue.engine.overlays import overlays
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Product, Program, View
-from ensue.engine.storage import Arrays, Finals, Storage, room
+from ensue.engine.storage import Arrays, Finals, Storage, gradients_of, needs_history, room
 from ensue.engine.trace import TracedStep
-from ensue.engine.transforms import gradients_of, needs_history
 
 Item = TypeVar("Item")
 AmongArrays = Callable[[Arrays, int], None]

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ensue.engine.transforms import is_transformed
+from ensue.engine.storage import is_transformed
 from ensue.types import Memory, Shared, State, leaves, owned
 
 Sizes = Sequence[int | str]

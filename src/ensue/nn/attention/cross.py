@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.engine.transforms import is_transformed
+from ensue.engine.storage import is_transformed
 from ensue.nn.attention.scores import additive_scores, fused_attention, weights_over
 from ensue.nn.border import weight_of
 from ensue.nn.draws import dropped

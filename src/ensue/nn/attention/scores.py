@@ -20,8 +20,7 @@ from torch import Tensor
 
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
-from ensue.engine.storage import address
-from ensue.engine.transforms import gradients_of, is_transformed, needs_history
+from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
 from ensue.nn.draws import draws_for_others, dropped
 from ensue.types import at_least_float32
 

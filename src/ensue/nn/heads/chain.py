@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ensue.engine.transforms import gradients_of, is_transformed, needs_history
+from ensue.engine.storage import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY
 from ensue.nn.layer import blank

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from ensue.engine import folds, may_compile
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
-from ensue.engine.storage import address
-from ensue.engine.transforms import gradients_of, needs_history
+from ensue.engine.storage import address, gradients_of, needs_history
 from ensue.nn.layer import Recurrent, blank, with_weights
 from ensue.nn.recurrent.elman import ElmanState
 from ensue.nn.taps import Tap, is_watched

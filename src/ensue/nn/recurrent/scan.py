@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.engine.transforms import is_transformed, needs_history
+from ensue.engine.storage import is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 
 GPU_CHUNK = 4
