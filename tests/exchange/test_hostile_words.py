@@ -42,7 +42,7 @@ from inspection.small import tagger
 from inspection.small_frames import built, recipe_of, seen
 from layer_tables import layers
 
-TEMPLATES = [path for path in Path(str(package_file("exchange/c"))).rglob("*.*") if path.suffix != ".py"]
+TEMPLATES = [path for path in Path(str(package_file("exchange/c"))).rglob("*.*") if path.suffix not in (".py", ".pyc")]
 KEYS = sorted({key for path in TEMPLATES for key in re.findall("@[A-Z_]+@", path.read_text("utf-8"))})
 ODD = (
     "NAME",

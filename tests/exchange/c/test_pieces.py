@@ -15,7 +15,7 @@ from ensue.decode.next_token import drawn, filtered
 from ensue.decode.sampling import Sampling
 from ensue.engine.trace import Untraceable
 from ensue.exchange.c.precision import panels
-from ensue.exchange.c.printing import Weights, piece, printed_step, ranges
+from ensue.exchange.c.printing import Weights, functions, piece, printed_step, ranges
 from ensue.exchange.c.tagging import label_names, label_tables
 from ensue.exchange.c.writing import header
 from ensue.models.build_text import build_tag_head
@@ -56,7 +56,7 @@ int decoded(const uint8_t *bytes, int count, uint32_t *to) {
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("pieces")
     head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
-    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "utf8.h", "sampling.h")]
+    parts = [piece("prelude.h"), functions(), piece("utf8.h"), piece("sampling.h")]
     (folder / "pieces.c").write_text("\n".join([head, *parts, HARNESS]))
     found = library(folder, "-Wno-missing-prototypes", "pieces.c")
     found.drawn.restype = ctypes.c_uint32
@@ -146,7 +146,7 @@ def test_the_step_of_every_layer(tmp_path: Path, rows: int) -> None:
         )
         texts.append(step.text + export)
         cases.append((number, layer, step, weights.whole()))
-    prelude = [piece("prelude.h"), piece("engine/functions.h"), piece("stored.h"), piece("rows.h")]
+    prelude = [piece("prelude.h"), functions(), piece("stored.h"), piece("rows.h")]
     model = piece("weights.h").partition("enum { LANES")[0]
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
@@ -181,7 +181,7 @@ def model_in_c() -> list[str]:
     """What reads weights, without their file."""
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
-    return [head, piece("prelude.h"), piece("weights.h").partition("enum { LANES")[0], unused]
+    return [head, piece("prelude.h"), functions(), piece("weights.h").partition("enum { LANES")[0], unused]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
@@ -264,8 +264,8 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         multiply(rows, n, k, a, stride, m, c, ldc);
     }
     """
-    parts = ["prelude.h", "engine/functions.h", "stored.h", "rows.h"]
-    (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", *map(piece, parts), wrapped]))
+    parts = [piece("prelude.h"), functions(), piece("stored.h"), piece("rows.h")]
+    (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", *parts, wrapped]))
     return library(folder, "-march=native", "rows.c")
 
 
@@ -289,7 +289,7 @@ def test_attention_to_the_positions_before(is_rotary: bool, tmp_path: Path) -> N
     constants = {"HEADS": heads, "D_HEAD": d_head, "CONTEXT": context, "SCORE_SCALE": d_head**-0.5}
     defined = "".join(f"#define {key} {value}\n" for key, value in constants.items())
     head = header("language", {"VOCABULARY": 9, "CONTEXT": context})
-    pieces = map(piece, ("prelude.h", "engine/functions.h", "sampling.h", "mixing.h", "attention.h"))
+    pieces = [piece("prelude.h"), functions(), *map(piece, ("sampling.h", "mixing.h", "attention.h"))]
     (tmp_path / "attention.c").write_text("\n".join([head, defined, *pieces, ATTENTION]))
     built = library(tmp_path, "attention.c")
     x = 3 * torch.randn(1, context, heads * d_head, generator=torch.Generator().manual_seed(0))

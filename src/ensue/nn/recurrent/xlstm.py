@@ -58,7 +58,7 @@ class SLSTM(Recurrent):
         of_h = zip(*(F.linear(h_k, U_k).chunk(4, dim=-1) for h_k, U_k in heads), strict=True)
         of_x = F.linear(x_t, self.weight_input, self.bias).chunk(4, dim=-1)
         v_i, v_f, v_z, v_o = (v + torch.cat(parts, dim=-1) for v, parts in zip(of_x, of_h, strict=True))
-        remembered = torch.where(n > 0, F.logsigmoid(v_f) + m, v_i)  # of nothing, i counts alone, however small it is
+        remembered = torch.where(n == 0, v_i, F.logsigmoid(v_f) + m)  # of nothing, i counts alone, however small it is
         m = torch.maximum(remembered, v_i)
         i, f = self.gates.input(torch.exp(v_i - m)), self.gates.forget(torch.exp(remembered - m))
         z, o = self.gates.candidate(torch.tanh(v_z)), self.gates.output(torch.sigmoid(v_o))
