@@ -30,7 +30,7 @@ from machine import describe_machine
 from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
 from ensue.nn import Clockwork
-from ensue.recipe import Recipe, read_recipe, with_paths
+from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.texts.corpus import read_corpus
 
 CELLS = (
@@ -144,7 +144,7 @@ def in_order(arguments: argparse.Namespace) -> Iterator[tuple[str, int]]:
 
 def run_all(arguments: argparse.Namespace, results: Path) -> list[dict[str, Any]]:
     """The results of all that is asked for, each appended to the file as soon as it is there."""
-    recipe = with_paths(read_recipe("char-lstm"), train=str(arguments.text))
+    recipe = read_recipe("char-lstm", train=str(arguments.text))
     vocabulary_size = read_corpus(recipe.data, recipe.tokenizer).tokenizer.vocabulary_size
     chosen = {cell: settings_of(cell, arguments, vocabulary_size) for cell in arguments.cells}
     found = []

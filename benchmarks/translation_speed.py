@@ -43,7 +43,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.decoding import decoded
 from ensue.engine import CachedWeights
 from ensue.processor import Precision
-from ensue.recipe import read_recipe, with_paths
+from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.sequence_to_sequence.decoding import SEARCH_ROWS, SEARCH_TOKENS
@@ -93,7 +93,7 @@ def training(data: Path) -> None:
              for part, name in (("train", "train"), ("valid", "val"))}  # fmt: skip
     print(f"| model | arithmetic | JoeyNMT, tokens/s | ensue, tokens/s | ratio |\n{'|---' * 5}|")
     for shape, (name, settings) in SHAPES.items():
-        recipe = with_paths(read_recipe(name, [*settings, "train.steps=100000"]), **paths)
+        recipe = read_recipe(name, [*settings, "train.steps=100000"], **paths)
         job = SequenceToSequenceJob(recipe)
         with tempfile.TemporaryDirectory() as folder:
             ours = [Training(recipe, job, Path(folder), precision) for precision in ("float32", None)]

@@ -429,3 +429,16 @@ def _written(sizes: Sizes) -> str:
 
 def _named(value: Any) -> str:
     return "None" if value is None else type(value).__name__
+
+
+def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, words: int) -> None:
+    """Raises `ValueError` for targets of another shape or without a word: torch ignores -100 in some functions alone.
+
+    The numbers are checked on a CPU. A GPU would wait for the answer, and has assertions.
+    """
+    expect(where, "targets", targets, shape, torch.int64, like=like)
+    if targets.device.type != "cpu" or is_transformed() or targets.numel() == 0:
+        return
+    least, most = map(int, targets.aminmax())
+    if least < 0 or most >= words:
+        raise ValueError(f"{where}: targets should be from 0 to {words - 1}, found {least if least < 0 else most}")

@@ -23,7 +23,7 @@ from torch import Tensor
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
 from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
-from ensue.nn.border import expect
+from ensue.nn.border import expect, expect_targets
 from ensue.types import at_least_float32
 
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
@@ -61,19 +61,6 @@ def linear_cross_entropy(
         return _plain(h, weight, bias, targets, label_smoothing)
     total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype, label_smoothing)  # type: ignore[no-untyped-call]
     return total
-
-
-def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, words: int) -> None:
-    """Raises `ValueError` for targets of another shape or without a word: torch ignores -100 in some functions alone.
-
-    The numbers are checked on a CPU. A GPU would wait for the answer, and has assertions.
-    """
-    expect(where, "targets", targets, shape, torch.int64, like=like)
-    if targets.device.type != "cpu" or is_transformed() or targets.numel() == 0:
-        return
-    least, most = map(int, targets.aminmax())
-    if least < 0 or most >= words:
-        raise ValueError(f"{where}: targets should be from 0 to {words - 1}, found {least if least < 0 else most}")
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
-from ensue.nn.border import expect, expect_features, weight_of
+from ensue.nn.border import expect, expect_features, expect_targets, weight_of
 from ensue.nn.embeddings import TokenEmbedding
-from ensue.nn.heads.linear_cross_entropy import WordSample, expect_targets, linear_cross_entropy, sampled_cross_entropy
+from ensue.nn.heads.linear_cross_entropy import WordSample, linear_cross_entropy, sampled_cross_entropy
 
 LARGE_VOCABULARY = 1024
 """From this size on, the chunked loss is faster than the plain one (LOG.md)."""
