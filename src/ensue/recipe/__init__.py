@@ -80,7 +80,7 @@ def read_recipe(
     )
     given = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
     given += [(f"data.{name}", found) for name, path in paths.items() if (found := one_location(path, name))]
-    written = _distinct(key for key, _ in given)
+    written = _distinct((key for key, _ in given), has_tables=isinstance(settings, Mapping))
     kinds = {table: _kind(document, table) for table in document}
     for key, value in given:
         _apply(document, key, value, written)
@@ -207,11 +207,11 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _distinct(keys: Iterable[str]) -> set[str]:
-    """The keys. Raises RecipeError for a key that stands there twice, or beside its table."""
+def _distinct(keys: Iterable[str], *, has_tables: bool) -> set[str]:
+    """The keys. Raises RecipeError for a key that stands there twice, or, unless `has_tables`, beside its table."""
     known: set[str] = set()
     for key in sorted(keys):
-        if known & {key, *accumulate(key.split("."), "{}.{}".format)}:
+        if known & ({key} if has_tables else {*accumulate(key.split("."), "{}.{}".format)}):
             raise RecipeError(f'"{key}" is set twice; expected one value')
         known.add(key)
     return known
