@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from ensue.annotation.doubts import doubt
 from ensue.data.detection.kind import take
 from ensue.data.documents import DocumentSource
 from ensue.data.sentences.source import SentenceSource
+from ensue.extensions.annotating.doubts import doubt
 
 SHARE = 0.05
 

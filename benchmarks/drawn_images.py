@@ -24,8 +24,8 @@ import numpy as np
 from frames import PARTS
 from numpy.typing import NDArray
 
-from ensue.data.frames.series import SeriesOptions
-from ensue.data.frames.source import FrameSource
+from ensue.extensions.frames.data.series import SeriesOptions
+from ensue.extensions.frames.data.source import FrameSource
 
 Image = NDArray[np.float32]
 Captioned = Iterator[tuple[Image, str]]

@@ -41,11 +41,11 @@ from matplotlib.ticker import EngFormatter
 
 import ensue
 from ensue.errors import EnsueError
+from ensue.extensions.experiments.search.search import TrialResult, search
+from ensue.extensions.experiments.search.space import Choice, Range
 from ensue.notices import Notice
 from ensue.processor import keep_freed_memory
 from ensue.recipe import Recipe, read_recipe
-from ensue.search.search import TrialResult, search
-from ensue.search.space import Choice, Range
 from ensue.training.run import begin_job, train_run
 
 

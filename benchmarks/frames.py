@@ -36,8 +36,8 @@ from torch.nn import functional
 from trials import Trial, print_scores, trial_arguments
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import SeriesOptions
-from ensue.data.frames.source import FrameSource
+from ensue.extensions.frames.data.series import SeriesOptions
+from ensue.extensions.frames.data.source import FrameSource
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 NEXT = {

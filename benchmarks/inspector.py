@@ -17,10 +17,10 @@ from typing import Annotated
 
 import torch
 import typer
+from serving.running import Running
 
 import ensue
 from inspection.browser import Browser, browsing
-from serving.running import Running
 
 CHANGES, MOVES = 10, 60
 ANSWERED = "document.querySelector('.state').textContent.endsWith(' ms')"

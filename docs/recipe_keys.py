@@ -18,7 +18,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ensue.models.frame_specification import (
+from ensue.extensions.bidirectional.recipe import BidirectionalTrain, WordsOfText
+from ensue.extensions.frames.captioning import CaptionData, CaptionTrain
+from ensue.extensions.frames.drawing import DrawingData, DrawingTrain
+from ensue.extensions.frames.frame_prediction import FramePredictionTrain
+from ensue.extensions.frames.models.frame_specification import (
     CanvasSpecification,
     CaptionAttention,
     FrameFeatureSpecification,
@@ -27,6 +31,7 @@ from ensue.models.frame_specification import (
     LatentSpecification,
     MixtureHeadSpecification,
 )
+from ensue.extensions.frames.tasks import FramesData, FramesTrain
 from ensue.models.specification import (
     Attention,
     CellEncoder,
@@ -64,12 +69,7 @@ from ensue.models.word_specification import (
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
-from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
-from ensue.tasks.captioning import CaptionData, CaptionTrain
 from ensue.tasks.classification.recipe import ClassificationData
-from ensue.tasks.drawing import DrawingData, DrawingTrain
-from ensue.tasks.frame_prediction import FramePredictionTrain
-from ensue.tasks.frames import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import CuttingData, LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.tasks.masked_language_modeling.recipe import (

@@ -22,6 +22,7 @@ from ensue.notices import forget_what_was_said
 from own_tests import OwnTests, is_left_out, own_files, pytest_configure_node, pytest_testnodedown
 
 __all__ = ["pytest_configure_node", "pytest_testnodedown"]
+pytest_plugins = ["command_fixtures"]
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 FILES: pytest.StashKey[frozenset[Path]] = pytest.StashKey()
 TOGETHER = (
     ("cli", "laws", "test_docs.py"),
-    ("exchange", "metrics", "models/test_ngram_bag.py", "serving", "test_sklearn.py"),
+    ("extensions", "metrics", "models/test_ngram_bag.py"),
 )
 """Folders and files whose fixtures or imports take seconds; the others are dealt out."""
 FREE: list[int] = []

@@ -45,7 +45,7 @@ QUICK = ("README.md", "docs/adding-a-layer.md", "docs/layers/lstm.md")
 NOT_YET = {"docs/_build", "src/ensue/tasks/parity"}
 """Paths that whoever follows a page makes."""
 ELSEWHERE = ("py", "json", "dockerfile", "nginx", "yaml", "bash", "c", "rust", "go", "js")
-"""Languages of blocks that are not run here, but in tests/serving/test_pages.py and tests/exchange/c/test_page.py."""
+"""Languages of blocks that are not run here, but in test_pages.py of serving and test_page.py of C."""
 SAID = {"export", "inspect"}
 """Of them, those that have nothing for stdout and say on stderr what they did."""
 

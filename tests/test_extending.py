@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY
+from extensions.serving.running import Running
 from pages import blocks
-from serving.running import Running
 
 PAGE = REPOSITORY / "docs" / "extending.md"
 TASK_PAGE = REPOSITORY / "docs" / "adding-a-task.md"

@@ -13,18 +13,18 @@ from ensue.data.documents import Choice, DocumentSource
 from ensue.data.pairs import PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.extensions.experiments.trackers import trackers_of
 from ensue.models.build_text import build_language_model
 from ensue.recipe import read_recipe, recipe_names
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import has_task, task_entries, task_entry
-from ensue.trackers import trackers_of
 
 MODULE = """
 from typing import Literal
 from ensue.models.specification import GuestEncoder
 from ensue.nn import Elman
 from ensue.tasks import task_entry
-from ensue.trackers.tracker import CsvFile
+from ensue.extensions.experiments.trackers.tracker import CsvFile
 
 class Small(GuestEncoder):
     kind: Literal["small"]

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import ensue
-from ensue.data.word_uses import WordUse
 from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.extensions.bidirectional.word_uses import WordUse
 from ensue.tasks.masked_language_modeling import token_windows
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.texts.framing import text_windows

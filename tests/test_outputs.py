@@ -17,11 +17,11 @@ import pytest
 
 import ensue
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.extensions.estimators.sklearn import Tagger, TextClassifier
+from ensue.extensions.frames.drawing.pipeline import DrawingPipeline
+from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.inspection.page import Inspection
 from ensue.outputs import check_new, check_outputs, written
-from ensue.sklearn import Tagger, TextClassifier
-from ensue.tasks.drawing.pipeline import DrawingPipeline
-from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from pages import REPOSITORY

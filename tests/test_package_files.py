@@ -14,14 +14,14 @@ import ensue
 from ensue.version import package_text
 
 SOURCE = Path(ensue.__file__).parent
-PROGRAMS = SOURCE / "exchange" / "onnx" / "programs"
+PROGRAMS = SOURCE / "extensions" / "exporting" / "onnx" / "programs"
 """Programs that an export copies beside their data."""
 C_FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.[ch]"))
 
 READ = """
 from ensue.version import package_file, package_text
 from ensue.recipe import recipe_names
-assert len(package_text("engine/kernels.h")) > 1000 and package_file("exchange/c/pages/page.js").is_file()
+assert len(package_text("engine/kernels.h")) > 1000 and package_file("extensions/exporting/c/pages/page.js").is_file()
 assert "char-lstm" in recipe_names()
 """
 USED = """
@@ -65,7 +65,7 @@ def arguments_of_lowered_alignment(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", C_FILES)
 def test_no_argument_is_a_vector_of_lowered_alignment(name: str) -> None:
-    types = "" if name.startswith("exchange/") else package_text("engine/kernels.h")
+    types = "" if name.startswith("extensions/exporting/") else package_text("engine/kernels.h")
     assert not list(arguments_of_lowered_alignment(types + package_text(name)))
 
 
@@ -76,7 +76,9 @@ def test_such_an_argument_is_seen(bug: str) -> None:
     assert list(arguments_of_lowered_alignment(package_text("engine/kernels.h") + bug))
 
 
-@pytest.mark.parametrize("name", [name for name in C_FILES if name.endswith(".c") and not name.startswith("exchange/")])
+@pytest.mark.parametrize(
+    "name", [name for name in C_FILES if name.endswith(".c") and not name.startswith("extensions/exporting/")]
+)
 def test_functions_that_python_calls_are_exported_on_windows(name: str) -> None:
     assert not re.findall(r"(?m)^(?!PUBLIC|static|INLINE|UNUSED)[a-z]\w* [^;={]*\(", numbers_of(package_text(name)))
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.exchange.elmo import from_elmo
-from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
+from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
+from ensue.extensions.importing.elmo import from_elmo
 
 pytestmark = pytest.mark.slow
 h5py = pytest.importorskip("h5py")

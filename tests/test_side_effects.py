@@ -167,7 +167,7 @@ def estimator(folder: Path, name: str) -> Any:
         X, y = [text.split() for text in texts], [["O", "B-X", "O"]] * len(texts)
     else:
         X, y = texts, ["good", "bad"] * 8
-    made = named(f"ensue.sklearn.{name}")(settings={"train.steps": 2})
+    made = named(f"ensue.extensions.estimators.sklearn.{name}")(settings={"train.steps": 2})
     return made.fit(X, y).predict(X)
 
 
@@ -176,7 +176,9 @@ LAYER = ensue.nn.LSTM(3, 4)
 
 def of_layer(*arguments: Any) -> Any:
     layer = torch.nn.Module if arguments else LAYER
-    return named("ensue.inspection.gradients.state_gradients")(layer, torch.ones(1, 5, 3), lambda y: y[:, -1].sum(1))
+    return named("ensue.extensions.gradients.gradients.state_gradients")(
+        layer, torch.ones(1, 5, 3), lambda y: y[:, -1].sum(1)
+    )
 
 
 CALLS: dict[str, list[Callable[[Path], Any]]] = {
@@ -213,13 +215,15 @@ CALLS: dict[str, list[Callable[[Path], Any]]] = {
     "ensue.recipe.recipe_names": [lambda folder: ensue.recipe.recipe_names()],
     "ensue.tasks.vectors.text_vectors.highest_cosines": [lambda folder: of_vectors("highest_cosines", np.eye(3), 2)],
     "ensue.tasks.vectors.text_vectors.near_duplicates": [lambda folder: of_vectors("near_duplicates", 0.5)],
-    "ensue.inspection.gradients.state_gradients": [lambda folder: of_layer(), lambda folder: of_layer(None)],
-    "ensue.inspection.gradients.encoder_gradients": [
-        lambda folder: named("ensue.inspection.gradients.encoder_gradients")("lstm", positions=3, steps=2, d_model=4),
-        lambda folder: named("ensue.inspection.gradients.encoder_gradients")("none"),
+    "ensue.extensions.gradients.gradients.state_gradients": [lambda folder: of_layer(), lambda folder: of_layer(None)],
+    "ensue.extensions.gradients.gradients.encoder_gradients": [
+        lambda folder: named("ensue.extensions.gradients.gradients.encoder_gradients")(
+            "lstm", positions=3, steps=2, d_model=4
+        ),
+        lambda folder: named("ensue.extensions.gradients.gradients.encoder_gradients")("none"),
     ],
-    "ensue.sklearn.TextClassifier": [lambda folder: estimator(folder, "TextClassifier")],
-    "ensue.sklearn.Tagger": [lambda folder: estimator(folder, "Tagger")],
+    "ensue.extensions.estimators.sklearn.TextClassifier": [lambda folder: estimator(folder, "TextClassifier")],
+    "ensue.extensions.estimators.sklearn.Tagger": [lambda folder: estimator(folder, "Tagger")],
 }  # fmt: skip
 
 

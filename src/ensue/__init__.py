@@ -16,23 +16,23 @@ from ensue.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ensue import nn
-    from ensue.annotation.teachers import distill
-    from ensue.comparison import compare
-    from ensue.exchange.exporting import export_run
-    from ensue.exchange.importing import import_run
-    from ensue.exchange.pushing import push
+    from ensue.extensions.annotating.teachers import distill
+    from ensue.extensions.experiments.comparison import compare
+    from ensue.extensions.exporting.exporting import export_run
+    from ensue.extensions.hub.pushing import push
+    from ensue.extensions.importing.importing import import_run
     from ensue.library import load, train
 
 __all__ = ["__version__", "compare", "distill", "export_run", "import_run", "load", "nn", "push", "train"]
 
 MODULES = {
-    "compare": "ensue.comparison",
-    "distill": "ensue.annotation.teachers",
+    "compare": "ensue.extensions.experiments.comparison",
+    "distill": "ensue.extensions.annotating.teachers",
     "load": "ensue.library",
     "train": "ensue.library",
-    "import_run": "ensue.exchange.importing",
-    "export_run": "ensue.exchange.exporting",
-    "push": "ensue.exchange.pushing",
+    "import_run": "ensue.extensions.importing.importing",
+    "export_run": "ensue.extensions.exporting.exporting",
+    "push": "ensue.extensions.hub.pushing",
 }
 """For each function of the package, its module."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ensue.tasks
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from conftest import REPOSITORY
 from ensue.recipe import read_recipe
 from ensue.runs.reporter import Reporter, StepReport

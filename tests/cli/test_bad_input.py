@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import SMALL, Ensue
+from command_fixtures import SMALL, Ensue
 from ensue.errors import RunError
 from ensue.runs.directory import RunDirectory
 from training.tiny_texts import without_pictures

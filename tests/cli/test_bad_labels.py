@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.errors import EnsueError
 from ensue.library import load
 from ensue.tasks import task_entry
@@ -302,6 +302,6 @@ def test_data_that_changed_are_not_gone_on_with(refused: Refused, ensue: Ensue) 
 def test_doubts_that_could_not_be_written_are_refused_before_a_model_is_trained(
     refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
-    monkeypatch.setattr("ensue.annotation.doubts.doubt", None)
+    monkeypatch.setattr("ensue.extensions.annotating.doubts.doubt", None)
     path = tmp_path / "none" / "doubts.jsonl"
     assert f"{path}: no folder {path.parent}" in refused("doubt", "labels.tsv", option, path)

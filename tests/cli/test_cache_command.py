@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue import cache
 from ensue.cache import Entry, bound, entries, make_room, put, remove
 from ensue.data.corpus.cache import tokenize, trained_tokenizer

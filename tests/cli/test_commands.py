@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 import ensue as package
-from cli.conftest import SMALL, Ensue
+from command_fixtures import SMALL, Ensue
 from ensue.cli.training import first_use
 from ensue.console.reporter import ConsoleReporter
 from ensue.console.tables import csv_lines

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.recipe import LabelingRecipe

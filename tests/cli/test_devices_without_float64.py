@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue import types
 from ensue.recipe import read_recipe
 from ensue.training.run import train_run

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ensue as package
-from cli.conftest import Ensue
-from ensue.annotation.beginning import begun, shares_of
-from ensue.annotation.static_student import principal_components, weights_by_frequency
-from ensue.annotation.teachers import taught
+from command_fixtures import Ensue
 from ensue.errors import DataError
+from ensue.extensions.annotating.beginning import begun, shares_of
+from ensue.extensions.annotating.static_student import principal_components, weights_by_frequency
+from ensue.extensions.annotating.teachers import taught
 from ensue.library import load
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline

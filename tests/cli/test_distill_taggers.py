@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 import ensue as package
-from cli.conftest import Ensue
-from ensue.annotation.teachers import taught
+from command_fixtures import Ensue
+from ensue.extensions.annotating.teachers import taught
 from ensue.recipe import read_recipe
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.training.run import begin_job

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.training import machine
 from ensue.training.machine import Machine, Profile, machine_profile
 from training.tiny import plain_profile

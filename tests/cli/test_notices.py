@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue import notices
 from ensue.console import output
 from ensue.console.output import notices_shown

@@ -10,7 +10,6 @@ from typing import Any, get_args, get_origin
 import pytest
 import typer
 
-from ensue.cli.annotating import choose
 from ensue.cli.data import data
 from ensue.cli.generating import embed
 from ensue.cli.options import accesses, with_checked_outputs
@@ -18,6 +17,7 @@ from ensue.cli.program import COMMANDS, app
 from ensue.cli.training import train
 from ensue.cli.using import predict, score
 from ensue.errors import EnsueError
+from ensue.extensions.annotating.command import choose
 from ensue.outputs import Access
 from ensue.recipe import read_recipe
 

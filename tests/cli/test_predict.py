@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import ensue as package
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.cli.options import with_behind
 from ensue.nn.layer import Recurrent
 from ensue.notices import forget_what_was_said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 
 LABELED = {
     "a.tsv": "label\ttext\na\tgoal team\nb\tcoach medal\n",

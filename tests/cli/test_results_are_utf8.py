@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.cli.program import COMMANDS
 from ensue.console import output
 

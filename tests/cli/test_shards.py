@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.tasks.contract.chunks import Shard
 from training.tiny_pairs import pairs
 from training.tiny_texts import columns, documents, quoted_csv, sentences, tsv

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.console.output import mistake, streams
 from ensue.data.sources import whole_text
 from ensue.errors import DataError, EnsueError

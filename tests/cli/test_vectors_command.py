@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ensue as library
-from cli.conftest import Ensue
+from command_fixtures import Ensue
 from ensue.data.vectors import read_vectors
 
 

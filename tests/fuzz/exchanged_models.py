@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from random import Random
 
-from exchange.published import fasttext_model
+from extensions.importing.published import fasttext_model
 from fuzz import odd
 from fuzz.case import Case
 from fuzz.damage import damaged

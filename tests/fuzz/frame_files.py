@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import save
 
-from ensue.data.frames.series import SeriesOptions
-from ensue.data.frames.source import FrameSource
+from ensue.extensions.frames.data.series import SeriesOptions
+from ensue.extensions.frames.data.source import FrameSource
 from fuzz.case import Case
 from fuzz.damage import damaged
 from fuzz.material import TINY, Material

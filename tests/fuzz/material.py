@@ -15,10 +15,10 @@ import torch
 import typer
 
 import ensue.cli
-from ensue.exchange.importing import import_run
+from ensue.extensions.importing.importing import import_run
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from exchange.published import Bert, wordpiece, write_bert
+from extensions.importing.published import Bert, wordpiece, write_bert
 from fuzz import frame_runs
 from fuzz.samples import glove
 from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import ensue
-from ensue.comparison import ComparedRun, Comparison
 from ensue.errors import EnsueError
+from ensue.extensions.experiments.comparison import ComparedRun, Comparison
 from ensue.inspection import notebook
 from ensue.inspection.notebook import Answers, NotebookReporter, curve_section, kernel_display, scores_section
 from ensue.inspection.notebook import html as shown

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.frames.series import Series
+from ensue.extensions.frames.data.series import Series
 from ensue.inspection import Inspection
+from extensions.frames.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
 from inspection.browser import Browser, browsing
 from inspection.language_models import TEXT, model_of
 from inspection.small import classifier, masked, number, tagger, translator
-from inspection.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
 from inspection.translators import MODELS, SOURCE
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import RecipeError
-from ensue.models.bidirectional import Direction
+from ensue.extensions.bidirectional.layers import Direction
+from ensue.extensions.bidirectional.task import TwoWayBatch
 from ensue.recipe import Recipe
 from ensue.tasks import DEFAULT_TASK, TASKS, task_entry
-from ensue.tasks.bidirectional_language_modeling.task import TwoWayBatch
 
 SOURCE = Path(ensue.__file__).parent
 OUTSIDE = ["cli", "console", "runs", "training", "recipe", "inspection", "library.py", "quickstart.py"]
@@ -58,7 +58,7 @@ def test_an_entry_holds_what_it_promises(name: str) -> None:
     assert entry.recipe.model_fields["task"].default == name
     assert entry.commands
     for found in (entry.parts_class, entry.job_class, entry.pipeline_class):
-        assert found.__module__.startswith(TASKS[name].partition(":")[0])
+        assert found.__module__.startswith(("ensue.extensions.", TASKS[name].partition(":")[0]))
     generates = "generate_into" if entry.pipeline_class.generates_files else "generate"
     methods = {"predict": "prediction_lines", "score": "score_lines", "generate": generates}
     assert all(hasattr(entry.pipeline_class, methods.get(command, command)) for command in entry.commands)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ensue.extensions.frames.tasks import FramesRecipe
 from ensue.recipe import Recipe, read_recipe, recipe_names
-from ensue.tasks.frames import FramesRecipe
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, words

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import ensue
-from ensue.data.frames.source import READERS
 from ensue.errors import DataError
+from ensue.extensions.frames.captioning.pipeline import CaptioningPipeline
+from ensue.extensions.frames.data.source import READERS
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.captioning.pipeline import CaptioningPipeline
 from ensue.tasks.contract.data_set import shared_files
 from ensue.training.run import begin_job
 from training.resuming import At, interrupt

@@ -20,7 +20,7 @@ from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import fingerprints_of
 from ensue.training.run import begin_job
-from training import tiny_frames
+from extensions.frames import tiny_frames
 from training.tiny import run_tiny, seal
 from training.tiny_texts import class_files, classifying, documents, folders, tsv, without_pictures
 

@@ -124,7 +124,7 @@ def gradients(
 ) -> None:
     """Measure how far gradients reach back in recurrent encoders. On a copy task, before and after training."""
     with importing_torch():
-        from ensue.console.gradients import show_gradients
+        from ensue.extensions.gradients.console import show_gradients
 
     show_gradients(
         encoders or [], out, positions=positions, steps=steps, seed=seed, d_model=d_model, threads=threads or 1,

@@ -34,7 +34,7 @@ def import_(
 ) -> None:
     """Make a run of a published model."""
     with importing_torch():
-        from ensue.exchange.importing import import_run
+        from ensue.extensions.importing.importing import import_run
 
     imported = import_run(path, out, overwrite=overwrite)
     for note in imported.notes:
@@ -54,8 +54,8 @@ def push(
 
     run = found_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
-        from ensue.exchange.pushing import license_of
-        from ensue.exchange.pushing import push as pushed
+        from ensue.extensions.hub.pushing import license_of
+        from ensue.extensions.hub.pushing import push as pushed
         from ensue.runs.directory import RunDirectory
 
     if not license and sys.stdin.isatty() and not license_of(run):
@@ -86,7 +86,7 @@ def export(
 
     run = found_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
-        from ensue.exchange.exporting import FORMATS, export_run
+        from ensue.extensions.exporting.exporting import FORMATS, export_run
         from ensue.runs.directory import RunDirectory
     is_plain = (int8, embed, precision) == (False, False, "f32")
     if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
@@ -132,8 +132,8 @@ def serve(
     runs = [found_run(run) for run in runs]
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise EnsueError(f"serve needs the package {missing[0]}: pip install 'ensue[serve]'")
-    from ensue.serving.limits import Limits
-    from ensue.serving.processes import LOOPBACK, check_names, listening
+    from ensue.extensions.serving.limits import Limits
+    from ensue.extensions.serving.processes import LOOPBACK, check_names, listening
 
     check_names(runs)
     if key is None and host not in LOOPBACK:
@@ -145,7 +145,7 @@ def serve(
     print(f"http://{host}:{sock.getsockname()[1]}", flush=True)
 
     def work() -> None:
-        from ensue.serving.server import serve as run_server
+        from ensue.extensions.serving.server import serve as run_server
 
         run_server(
             runs, sock, host=host, device=device, threads=threads or 1, precision=precision, key=key,
@@ -156,7 +156,7 @@ def serve(
     if processes == 1:
         work()
         return
-    from ensue.serving.processes import in_processes
+    from ensue.extensions.serving.processes import in_processes
 
     if status := in_processes(processes, lambda: _status_of(work)):
         raise typer.Exit(status)

@@ -13,16 +13,16 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from ensue.cli.annotating import choose, doubt
 from ensue.cli.data import cache, data, gradients, machine, prepare
 from ensue.cli.exchanging import export, import_, push, serve
 from ensue.cli.generating import embed, generate, neighbors
-from ensue.cli.many_runs import compare, search
 from ensue.cli.options import OnceCommand, say, with_checked_outputs
 from ensue.cli.training import begin, distill, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.console.output import drop_waiting, mistake, notices_shown, streams
 from ensue.errors import SilentError, in_one_line
+from ensue.extensions.annotating.command import choose, doubt
+from ensue.extensions.experiments.command import compare, search
 from ensue.version import VERSION
 
 COMMANDS = (

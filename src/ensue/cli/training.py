@@ -143,8 +143,8 @@ def begin(
     """Make a classifier of a few examples and many texts."""
     seen = recipe_of(recipe, settings or [], train=[examples])
     with importing_torch():
-        from ensue.annotation.beginning import begun
-        from ensue.annotation.teachers import beside, write_lines
+        from ensue.extensions.annotating.beginning import begun
+        from ensue.extensions.annotating.teachers import beside, write_lines
     first = beside(out, "begun")
     inputs = [*seen.inputs, pool, test or [], vectors]
     check_outputs(inputs, files=[first], folders=[out], overwrite=overwrite, are_new=True)
@@ -161,8 +161,8 @@ def _learn(
     with importing_torch():
         import torch
 
-        from ensue.annotation.teachers import student_of
         from ensue.console.reporter import ConsoleReporter
+        from ensue.extensions.annotating.teachers import student_of
     torch.set_num_threads(threads or 1)
     with ConsoleReporter() as reporter:
         student = student_of(teachers, recipe, out, overwrite=overwrite, device=device, reporter=reporter, **lessons)
@@ -241,9 +241,9 @@ def recipe_of(
 def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
+        from ensue.extensions.experiments.trackers import trackers_of
+        from ensue.extensions.experiments.trackers.tracker import TrackedReporter
         from ensue.runs.hub import refuse_hub
-        from ensue.trackers import trackers_of
-        from ensue.trackers.tracker import TrackedReporter
         from ensue.training.run import train_run
 
     refuse_hub(out)

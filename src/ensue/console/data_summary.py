@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from ensue.console.data_report import Columns, PlainReport, Report
-from ensue.console.frame_report import FrameReport
 from ensue.console.labeled_report import DocumentReport, SentenceReport
 from ensue.console.pair_report import PairReport
 from ensue.data.detection.kind import take
 from ensue.data.files import named_locations
 from ensue.data.survey.counts import Summary
 from ensue.data.survey.document_survey import DocumentSummary
-from ensue.data.survey.frame_survey import FrameSummary
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.pair_survey import PairSummary
 from ensue.data.survey.plain_survey import PlainSummary
 from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError, EnsueError
+from ensue.extensions.frames.report import FrameReport
+from ensue.extensions.frames.survey import FrameSummary
 
 REPORTS: dict[type[Summary], type[Report[Any]]] = {
     SentenceSummary: SentenceReport,

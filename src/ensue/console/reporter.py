@@ -14,7 +14,7 @@ from ensue.console.tables import label_rows
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
 if TYPE_CHECKING:
-    from ensue.search.search import TrialResult
+    from ensue.extensions.experiments.search.search import TrialResult
 
 SECONDS_BETWEEN_LINES = 10
 SAMPLE_LINES = 4

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ensue.extensions.frames.models.frame_features import FrameFeatures
 from ensue.models.classifier import Classifier
 from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.encoder_decoder import DecoderOnly, EncoderDecoder, TextModel
 from ensue.models.encoders import build_decoder, build_encoder, build_transformer, in_two_halves
-from ensue.models.frame_features import FrameFeatures
 from ensue.models.language_model import LanguageModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.masked_language_model import MaskedLanguageModel

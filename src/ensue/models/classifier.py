@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.models.frame_features import FrameFeatures, Frames
+from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.word_features import WordFeatures, Words

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.models.frame_features import FrameFeatures, Frames
+from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.tag_heads import TagHead
 from ensue.models.word_features import WordFeatures, Words

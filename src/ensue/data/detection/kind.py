@@ -42,7 +42,6 @@ from ensue.data.detection.format_table import (
     suffix,
 )
 from ensue.data.detection.formats import csv_format, first_lines, pair_format, sentence_format, text_format
-from ensue.data.detection.frame_signs import frames_sign
 from ensue.data.detection.locations import aligned_paths, folder_format
 from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
 from ensue.data.files import files_of
@@ -50,6 +49,7 @@ from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import TOKEN_KEYS, is_list_of_spans
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.errors import DataError, nearest
+from ensue.extensions.frames.signs import frames_sign
 from ensue.parsing import ParseError, parse_json
 
 Kind = Literal["sentences", "texts", "pairs", "frames", "text"]

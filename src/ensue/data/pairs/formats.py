@@ -13,10 +13,10 @@ from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.pairs.record_pairs import RecordPairs, Sigmorphon
-from ensue.data.pairs.tmx import Tmx
 from ensue.data.records.record import Column, columns_counted, records, without_end
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
+from ensue.extensions.localization.tmx import Tmx
 
 
 class LinePairs(PairFormat):

@@ -16,11 +16,11 @@ from ensue.data.files import Location, expanded, files_of, one_location
 from ensue.data.lines import Lines
 from ensue.data.pairs.formats import FORMATS, detect_lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, checked_pair
-from ensue.data.pairs.tmx import declared_encoding
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.records.record import Record, records, without_end
 from ensue.data.sources import digest_of
 from ensue.errors import DataError
+from ensue.extensions.localization.tmx import declared_encoding
 
 _MOST_REMEMBERED = 1 << 21
 """The place of missing lines is searched in files of up to so many lines."""

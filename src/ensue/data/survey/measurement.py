@@ -10,11 +10,11 @@ from pathlib import Path
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.kind import take
 from ensue.data.survey.document_survey import DocumentSummary, survey_documents
-from ensue.data.survey.frame_survey import FrameSummary, survey_frames
 from ensue.data.survey.pair_survey import PairSummary, survey_pairs
 from ensue.data.survey.plain_survey import PlainSummary, survey_plain
 from ensue.data.survey.sentence_survey import SentenceSummary, survey_sentences
 from ensue.errors import DataError
+from ensue.extensions.frames.survey import FrameSummary, survey_frames
 
 _KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "frames": "frames", "text": "plain text"}
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numbered
 from ensue.data.documents import Document, DocumentSource
-from ensue.data.frames.series import Series
 from ensue.data.parallel import batched, in_order
 from ensue.errors import DataError, RecipeError, listed
+from ensue.extensions.frames.data.series import Series
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData
 from ensue.ranks import ranks
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
@@ -23,7 +24,6 @@ from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassif
 from ensue.tasks.classification.task import ClassifiedFrames, ClassifiedTexts
 from ensue.tasks.classification.texts import ReadTexts, TextReader, describe_reading, document_source, subword_reader
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts

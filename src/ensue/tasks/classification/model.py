@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from ensue.data.documents.document import Layout
+from ensue.extensions.frames.tasks.model import LabeledFrameParts, read_frames_seen
 from ensue.models.build_text import build_classifier, build_frame_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, form_of
 from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
 from ensue.tasks.classification.texts import subword_reader
-from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.words.model import WordParts, WordsConfig
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.data.detection.format_table import TEXTS, settings_of
+from ensue.extensions.frames.tasks import FramesRecipe
 from ensue.models.specification import Path
 from ensue.models.word_specification import ClassHeadSpecification, ColumnName, PoolingHeadSpecification
 from ensue.recipe.tables import DividedData
-from ensue.tasks.frames import FramesRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]

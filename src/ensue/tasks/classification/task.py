@@ -13,17 +13,17 @@ from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, Texts
-from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
+from ensue.extensions.frames.data.stored import FrameRows
+from ensue.extensions.frames.models.frame_features import Frames
+from ensue.extensions.frames.tasks.data import frames_of
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
 from ensue.models.classifier import Classifier
-from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
-from ensue.tasks.frames.data import frames_of
 from ensue.tasks.words.data import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts

@@ -1,6 +1,6 @@
 """A model as functions of tensors, for programs that have neither ensue nor torch: what a pipeline says of itself.
 
-`exchange` writes it. Whatever a function is given and gives is a tensor with a name; a state is a tensor for each leaf.
+Exporters write it. Whatever a function is given and gives is a tensor with a name; a state is a tensor for each leaf.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts
-from ensue.data.frames.series import Series
 from ensue.data.parallel import batched, in_order
 from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.formats import PlainText
@@ -20,9 +19,10 @@ from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
 from ensue.errors import DataError, RecipeError, listed
+from ensue.extensions.frames.data.series import Series
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.frames.data import LabeledSeries, LabeledSeriesData
 from ensue.tasks.labeling.decoding import LabeledTexts, Passages, TaggedFrames
 from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe

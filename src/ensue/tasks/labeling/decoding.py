@@ -13,15 +13,15 @@ from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, Texts
-from ensue.data.frames.stored import FrameRows
-from ensue.models.frame_features import Frames
+from ensue.extensions.frames.data.stored import FrameRows
+from ensue.extensions.frames.models.frame_features import Frames
+from ensue.extensions.frames.tasks.data import frames_of
 from ensue.models.modules import device_of
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
 from ensue.nn import Posterior
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Cut, on_device
-from ensue.tasks.frames.data import frames_of
 from ensue.tasks.words.data import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts

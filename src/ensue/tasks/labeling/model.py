@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from ensue.extensions.frames.tasks.model import LabeledFrameParts, read_frames_seen
 from ensue.models.build_text import build_tag_head, build_tagger
 from ensue.models.encoders import build_encoder
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Number
-from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig
 from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
+from ensue.extensions.frames.tasks import FramesRecipe
 from ensue.models.specification import Path
 from ensue.models.word_specification import (
     ColumnName,
@@ -15,7 +16,6 @@ from ensue.models.word_specification import (
     TagHeadSpecification,
 )
 from ensue.recipe.tables import DividedData
-from ensue.tasks.frames import FramesRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from ensue.data.kept_columns import Kept, in_cache
 from ensue.data.parallel import batched
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
+from ensue.extensions.frames.models.frame_features import Frames
 from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
-from ensue.models.frame_features import Frames
 from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger

@@ -21,11 +21,11 @@ from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.reader import Ensemble
 from ensue.decode.search import BeamSearch
 from ensue.engine import caching
+from ensue.extensions.localization.glossary import Demands
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.contract.task import on_device
-from ensue.tasks.sequence_to_sequence.glossary import Demands
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, surprisals
 from ensue.text.special_tokens import TokenizerWithSpecials

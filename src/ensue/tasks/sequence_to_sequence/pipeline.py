@@ -17,6 +17,8 @@ from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.data.sources import is_typed
 from ensue.errors import EnsueError
+from ensue.extensions.localization.glossary import text_ends
+from ensue.extensions.localization.markup import Marked, by_position, cut, linked, units_of
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.generation import GenerationScores
@@ -27,8 +29,6 @@ from ensue.runs.directory import RunDirectory
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, most_read
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.sequence_to_sequence.glossary import text_ends
-from ensue.tasks.sequence_to_sequence.markup import Marked, by_position, cut, linked, units_of
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.page import inspect_output

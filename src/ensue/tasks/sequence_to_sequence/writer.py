@@ -21,6 +21,7 @@ from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import SearchOptions
 from ensue.errors import EnsueError
+from ensue.extensions.localization.glossary import Demands, Glossary
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
@@ -29,7 +30,6 @@ from ensue.stored import changed
 from ensue.tasks.contract.chunks import EVERY, WHOLE, Shard
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
-from ensue.tasks.sequence_to_sequence.glossary import Demands, Glossary
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.task import CHUNK, Sources, in_chunks, most_written
 from ensue.text.scripts import are_unsplit

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.arguments import check_path, check_whole
-from ensue.data.word_uses import LabeledUse, WordUse, read_senses, read_use_pairs
 from ensue.errors import DataError, EnsueError
+from ensue.extensions.bidirectional.word_uses import LabeledUse, WordUse, read_senses, read_use_pairs
 from ensue.metrics.words import SenseScores, WordInContextScores, best_cosine, sense_scores
 from ensue.models.language_model import padded
 from ensue.models.layer_outputs import layer_outputs, output_sizes, widened

@@ -13,6 +13,7 @@ from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
 from ensue.data.judgments import Analogies, Questions, read_questions
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
+from ensue.extensions.bidirectional.senses import SenseCoder, sense_coder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.job import Job
@@ -24,7 +25,6 @@ from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, NegativeSamplin
 from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
-from ensue.tasks.word_vectors.senses import SenseCoder, sense_coder
 from ensue.tasks.word_vectors.task import CountedTask, SampledTask
 from ensue.text.published import NumberedTokenizer
 

@@ -1,1 +1,0 @@
-"""Labels made better: those that are likely wrong, and what to label next."""

@@ -1,1 +1,0 @@
-"""Models of other programs as runs of ours, and ours as theirs."""

@@ -1,0 +1,1 @@
+"""Features that the core can do without, one folder each."""

@@ -1,0 +1,1 @@
+"""Many runs: search of settings, comparison of runs, trackers."""

@@ -1,0 +1,1 @@
+"""Models for programs without ensue: ONNX, C, web pages, transformers."""

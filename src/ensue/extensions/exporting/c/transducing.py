@@ -1,0 +1,232 @@
+"""An encoder–decoder with recurrent layers as C: tokens of texts and names, attention, and the search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ensue.extensions.exporting.c.printing import Parts, Weights, c_array, printed_step, ranges, vocabulary
+from ensue.extensions.exporting.c.tokens import lexer_pieces, symbol, token_texts
+from ensue.extensions.exporting.c.word_layers import WIDE, Steps, in_order, layer_table, widened
+from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
+from ensue.nn.attention.cross import (
+    AdditiveAttention,
+    BilinearAttention,
+    CrossAttention,
+    DotAttention,
+    MultiHeadCrossAttention,
+)
+from ensue.nn.pooling import LastPooling
+from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.task import longest_read
+from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
+from ensue.text.characters import CharacterTokenizer
+from ensue.text.subwords import SubwordTokenizer
+from ensue.text.tokenizers import Tokenizer
+from ensue.text.utf8 import ByteTokenizer
+from ensue.text.vocabulary import Vocabulary
+from ensue.text.words import WordTokenizer
+from ensue.types import State
+
+BEAMS, ROWS = 32, 64
+"""The widest beam, and the hypotheses of a step."""
+SOURCES = 16
+"""The sources that are read side by side."""
+ATTENTIONS = {DotAttention: 1, BilinearAttention: 1, MultiHeadCrossAttention: 1, AdditiveAttention: 2}
+USAGE = """\
+    ./NAME < texts.txt                        the output for the text in each line
+    ./NAME --beams 8 --n-best 3 < texts.txt   three outputs with their scores, of a wider search
+"""
+
+
+class Cells(nn.Module):
+    """The cells of a decoder as a layer that gives their output, and behind it the query of the attention."""
+
+    def __init__(self, cells: SequenceLayer, attention: CrossAttention | None) -> None:
+        super().__init__()
+        self.cells, self.attention = cells, attention
+        self.d_in, self.d_out = cells.d_in, cells.d_out
+        self.has_queries = not isinstance(attention, DotAttention | BilinearAttention | None)
+        if self.has_queries:
+            self.d_out += self._query(torch.zeros(1, cells.d_out)).shape[1]
+
+    def init_state(self, batch_size: int) -> State:
+        """That of the cells, which begin with a memory of their own."""
+        return self.cells.init_state(batch_size)
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        """One token."""
+        h, state = self.cells.step(x_t, state)
+        return torch.cat((h, self._query(h)), 1) if self.has_queries else h, state
+
+    def _query(self, h: Tensor) -> Tensor:
+        assert self.attention is not None
+        return self.attention.queries(h.unsqueeze(1)).squeeze(1)
+
+
+class Scores(nn.Module):
+    """From what is attended to, and the output of the cells behind it, to the scores of tokens and some of nothing, a
+    whole number of WIDE. Its state is what a next step may be fed.
+    """
+
+    def __init__(self, attentional: AttentionalLayer | None, head: Any, d_context: int, d_cells: int) -> None:
+        super().__init__()
+        self.attentional, self.head, self.d_context = attentional, head, d_context
+        self.d_in, self.d_fed = d_context + d_cells, head.d_in
+        more = -head.vocabulary_size % WIDE
+        self.weight = nn.Parameter(F.pad(head.matrix().detach(), (0, 0, 0, more)))
+        self.bias = nn.Parameter(F.pad(head.bias.detach(), (0, more)))
+        self.d_out = len(self.bias)
+
+    def init_state(self, batch_size: int) -> Tensor:
+        """Nothing was fed."""
+        return self.bias.new_zeros(batch_size, self.d_fed)
+
+    def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One token."""
+        y = x_t
+        if self.attentional is not None:
+            context, h = x_t[:, : self.d_context], x_t[:, self.d_context :]
+            context = self.attentional.attention.finished(context.unsqueeze(1)).squeeze(1)
+            y = torch.tanh(self.attentional.combine(torch.cat((context, h), 1)))
+        return F.linear(self.head.features(y), self.weight, self.bias), y
+
+
+def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
+    """The parts of an encoder–decoder. Raises `Untraceable` or ValueError for what cannot be printed as C."""
+    model, coder = pipeline.model, pipeline.coder
+    if type(model) is not EncoderDecoder:
+        raise ValueError("it copies words, or has no encoder")
+    if model.contextual is not None:
+        raise ValueError("it reads the layers of another model")
+    begun, attentional = _decoder(model.decoder)
+    search = pipeline.search
+    constants: dict[str, Any] = {
+        "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": begun.d_memory,
+        "AT_SOURCES": weights.add_rows(model.source.weight * model.source.scale),
+        "AT_TARGETS": weights.add_rows(model.target.weight * model.target.scale),
+        "SOURCE_TOKENS": model.source.vocabulary_size,
+        "FEEDS": int(any(isinstance(part, InputFeeding) for part in in_order(model.decoder))),
+        "READS_CONTEXT": int(attentional is None), "IS_IN_HALVES": int(begun.bidirectional),
+        "RATIO": repr(float(pipeline.ratio)), "MORE_TOKENS": MORE_TOKENS, "MOST_READ": longest_read(pipeline.recipe)[0],
+        "USUAL_WIDTH": search.width, "USUAL_N_BEST": search.n_best, "USUAL_PENALTY": repr(float(search.length_penalty)),
+        "USUAL_LEAST": search.min_tokens, "USUAL_MOST": search.max_tokens, "USUAL_REPEAT": search.no_repeat_ngram,
+    }  # fmt: skip
+    if search.width > BEAMS:
+        raise ValueError(f"its search has {search.width:,} beams, and C at most {BEAMS}")
+    steps = Steps(weights, SOURCES)
+    table = layer_table(model.encoder, steps, constants)
+    constants |= steps.sizes()
+    forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search.forbidden])
+    pieces = [
+        *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"), *_coded(coder, weights, constants), forbidden,
+        *("layers.h", "mixing.h"), *(step.text for step in steps.steps), table,
+        *_printed(model, begun, attentional, weights, constants), "transducing.h",
+    ]  # fmt: skip
+    return Parts(
+        constants,
+        [*dict.fromkeys(pieces)],
+        interface="transducing",
+        said={"TEXTS": pipeline.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
+        usage=USAGE,
+    )
+
+
+def _decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer | None]:
+    """The cells with their beginning, and the attention; without it they read a summary of the source each time."""
+    attentional: AttentionalLayer | None = None
+    match list(in_order(layers)):
+        case [FromContext() as begun, AttentionalLayer() as attentional]:
+            pass
+        case [InputFeeding(cell=FromContext() as begun, attentional=attentional)]:
+            pass
+        case [WithContext(layer=FromContext() as begun)]:
+            pass
+        case _:
+            raise ValueError("its decoder is not recurrent")
+    if not isinstance(begun.pooling, LastPooling):
+        raise ValueError("its decoder begins with a mean")
+    if attentional is not None and type(attentional.attention) not in ATTENTIONS:
+        raise ValueError(f"its attention is {type(attentional.attention).__name__}")
+    return begun, attentional
+
+
+@torch.no_grad()
+def _printed(
+    model: EncoderDecoder,
+    begun: FromContext,
+    attentional: AttentionalLayer | None,
+    weights: Weights,
+    constants: dict[str, Any],
+) -> list[str]:
+    """The two parts of a decoder's step, before and behind the attention."""
+    attention: Any = attentional and attentional.attention
+    d_memory, d_cells = begun.layer.d_memory or begun.d_memory, begun.layer.d_out
+    assert d_memory is not None
+    cells = Cells(begun.layer, attention)
+    d_key = (cells.d_out - d_cells if cells.has_queries else d_cells) if attention else 0
+    has_values = isinstance(attention, MultiHeadCrossAttention)
+    d_value = (d_key if has_values else d_memory) if attention else 0
+    scores = Scores(attentional, model.head, d_value, d_cells)
+    steps = [
+        printed_step(part, weights, rows=ROWS, number=name) for part, name in ((cells, "_cells"), (scores, "_scores"))
+    ]
+    starts: Any = begun.starts
+    widths = [start.out_features for start in starts]
+    if sum(widths) != steps[0].leaves:
+        raise ValueError("its decoder has a state that does not begin with the source")
+    begin = widened(torch.cat([start.weight for start in starts]))
+    memory = getattr(attention, "project_memory", None)
+    constants |= {
+        "D_X": cells.d_in, "D_CELLS": d_cells, "D_STEP": cells.d_out, "D_KEY": d_key, "D_VALUE": d_value,
+        "AT_QUERY": d_cells if cells.has_queries else 0, "D_FED": scores.d_fed, "TARGETS": model.vocabulary_size,
+        "WIDE_TARGETS": scores.d_out, "CELLS_HOISTED": steps[0].hoisted, "SCORES_HOISTED": steps[1].hoisted,
+        "LEAVES": steps[0].leaves, "WORK": max(*(step.work for step in steps), begin.shape[1]),
+        "WIDE_STARTS": begin.shape[1], "AT_BEGIN": weights.add_matrix(begin),
+        "AT_BEGIN_BIAS": weights.add(torch.cat([start.bias for start in starts])),
+        "ATTENTION": ATTENTIONS[type(attention)] if attention else 0, "HAS_VALUES": int(has_values),
+        "HEADS": attention.num_heads if attention else 1, "SCALE": repr(float(attention.scale if attention else 1)),
+        "WIDE_MEMORY": 0, "AT_MEMORY": 0, "AT_MEMORY_BIAS": 0, "AT_VECTOR": 0,
+    }  # fmt: skip
+    if memory is not None:
+        wide = widened(memory.weight)
+        bias = torch.zeros(memory.out_features) if memory.bias is None else memory.bias
+        constants |= {"WIDE_MEMORY": wide.shape[1], "AT_MEMORY": weights.add_matrix(wide)}
+        constants["AT_MEMORY_BIAS"] = weights.add(bias)
+    if isinstance(attention, AdditiveAttention):
+        constants["AT_VECTOR"] = weights.add(attention.vector.weight)
+    return [*(step.text for step in steps), c_array("int", "LEAF_WIDTHS", widths)]
+
+
+def _coded(coder: PairCoder, weights: Weights, constants: dict[str, Any]) -> list[str]:
+    """How texts become ids, and ids a text."""
+    source, target = coder.source, coder.target
+    lexer = lexer_pieces(source.tokenizer, weights, constants)
+    symbols = [_written(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
+    names = max(coder.names, default=-1) + 1
+    constants |= token_texts(target.tokenizer, symbols, weights) | {
+        "ADDS_BLANK": int(source.tokenizer.before == " "), "TAKES_BLANK": int(target.tokenizer.before == " "),
+        "SOURCE_END": source.end_id, "SEPARATOR": source.separator_id, "UNKNOWN_NAME": source.unknown_name_id,
+        "MOST_TOKENS": coder.source_tokens, "BEGIN": target.begin_id, "END": target.end_id,
+        "LONGEST_WRITTEN": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
+    }  # fmt: skip
+    is_name = [int(place in coder.names) for place in range(max(names, 1))]
+    found = (
+        c_array("uint8_t", "IS_NAME", is_name)
+        + f"static const uint32_t BETWEEN[] = {{{ranges(BETWEEN_NAMES.pattern)}}};\n"
+    )
+    return [*lexer, found + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
+
+
+def _written(tokenizer: Tokenizer, id: int) -> bytes:
+    """The text of a token; of subwords and bytes, those of it."""
+    if isinstance(tokenizer, ByteTokenizer | SubwordTokenizer):
+        return symbol(tokenizer, id)
+    if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
+        return tokenizer.decoder().feed(id).encode("utf-8", "surrogatepass")
+    raise ValueError(f"it writes {tokenizer.kind}")

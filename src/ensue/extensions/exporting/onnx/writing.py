@@ -1,0 +1,193 @@
+"""A run as a directory of ONNX graphs, with tokenizers, settings and a program that uses them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from torch import nn
+
+from ensue.errors import EnsueError
+from ensue.extensions.exporting.exported import write_directory
+from ensue.extensions.exporting.huggingface.tokenizer_export import library_files
+from ensue.extensions.exporting.onnx.functions import traced
+from ensue.extensions.exporting.onnx.graph import Unexportable
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.portable import Portable, PortableFunction
+from ensue.version import package_file, package_text
+
+SIZES = ((1, 1), (7, 1), (1, 4), (7, 5), (7, 13))
+"""Rows and positions: one of each and several, and three lengths."""
+TOLERANCE = 1e-5
+"""The largest difference, relative to the largest number of an output where that is above 1."""
+
+
+def session(model: onnx.ModelProto, *, threads: int = 1) -> onnxruntime.InferenceSession:
+    """The graph in onnxruntime."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+class Difference(NamedTuple):
+    """How far an output of a graph is from the model's, at some size, and how far it may be."""
+
+    where: str
+    found: float
+    bound: float
+
+
+def check(differences: Iterable[Difference]) -> None:
+    """Raises Unexportable for one that is too large."""
+    for where, found, bound in differences:
+        if not found <= bound:
+            raise Unexportable(f"{where} differs by {found:.2g} from the model's")
+
+
+@torch.inference_mode()
+def differences(graph: onnx.ModelProto, model: nn.Module, part: PortableFunction) -> list[Difference]:
+    """Of each output of the graph, at each of the sizes. Raises Unexportable for an output of another shape."""
+    running, found = session(graph), []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for rows, positions in SIZES:
+            inputs = part.sample(rows, positions)
+            wanted = part.function(model, **inputs)
+            arrays = running.run(list(wanted), {name: inputs[name].numpy() for name in part.inputs})
+            for (name, tensor), array in zip(wanted.items(), arrays, strict=True):
+                where, expected = f"{part.name}: {name} of {rows} rows of {positions} positions", tensor.numpy()
+                if array.shape != expected.shape or array.dtype != expected.dtype:
+                    raise Unexportable(f"{where} is {array.dtype} {array.shape}, not {expected.dtype} {expected.shape}")
+                found.append(Difference(where, _largest(array, expected), _bound(expected)))
+    return found
+
+
+def _largest(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """The largest difference; equal infinities have none."""
+    differ = found != expected
+    with np.errstate(invalid="ignore"):
+        return float(np.abs(found[differ].astype(np.float64) - expected[differ]).max(initial=0.0))
+
+
+def _bound(expected: NDArray[Any]) -> float:
+    """The largest difference that is allowed."""
+    if expected.dtype.kind != "f":
+        return 0.0
+    return TOLERANCE * max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)))
+
+
+PREPARED = {"onnx.quant.pre_process": "onnxruntime.quant"}
+"""The key by which onnxruntime knows that constants are folded."""
+
+
+def in_eight_bits(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph with the matrices of products, LSTMs and embeddings in eight bits; what they multiply is rounded as it
+    enters.
+
+    Constants are folded first, since onnxruntime leaves what is no plain weight as it is, without a word.
+    """
+    with TemporaryDirectory() as folder:
+        plain, folded, small = (Path(folder) / name for name in ("plain.onnx", "folded.onnx", "small.onnx"))
+        onnx.save(graph, plain)
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(folded)
+        options.log_severity_level = 3
+        onnxruntime.InferenceSession(str(plain), options, providers=["CPUExecutionProvider"])
+        prepared = onnx.load(folded)
+        onnx.helper.set_model_props(prepared, PREPARED)
+        quantize_dynamic(prepared, small, weight_type=QuantType.QInt8)
+        return onnx.load(small)
+
+
+PROGRAM, SETTINGS, REQUIREMENTS = "predict.py", "config.json", "requirements.txt"
+CARRIED = "ensue_modules"
+"""The folder of the modules of ensue that the program imports."""
+_OURS = re.compile(r"^( *)(from|import) ensue(?=\.)", re.MULTILINE)
+_IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.MULTILINE)
+
+
+def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False, overwrite: bool = False) -> list[str]:
+    """Writes a run as ONNX, and returns a line about each graph, and one about what the program needs.
+
+    Each is compared with the model, at several sizes, before anything is written. With `int8`, the matrices are whole
+    numbers of eight bits. Raises EnsueError for a model that cannot be exported, and DataError for a directory with
+    other files.
+    """
+    portable = run.entry.pipeline_class.of(run, torch.device("cpu")).portable()
+    notes = []
+    try:
+        graphs = {f"{part.name}.onnx": _graph(portable.model, part, int8=int8) for part in portable.functions}
+    except Unexportable as reason:
+        raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
+    texts = _texts(portable)
+    contents: dict[str, Any] = {name: text.encode() for name, text in texts.items()}
+    contents |= {name: partial(onnx.save, graph) for name, (graph, _) in graphs.items()}
+    write_directory(out, contents, overwrite=overwrite)
+    for name, (_, difference) in graphs.items():
+        size = (out / name).stat().st_size
+        notes.append(f"{out / name}: {size:,} bytes; at most {difference:.1g} from the model's numbers")
+    packages = " ".join(texts[REQUIREMENTS].split())
+    return [*notes, f"{out / PROGRAM} needs {packages}: pip install -r {shlex.quote(str(out / REQUIREMENTS))}"]
+
+
+def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
+    """The graph, and its largest difference from the model."""
+    graph = traced(model, part.function, part.inputs, name=part.name)
+    found = differences(graph, model, part)
+    check(found)
+    if int8:
+        from ensue.extensions.exporting.onnx.writing import in_eight_bits  # noqa: PLC0415 (it takes a while)
+
+        graph = in_eight_bits(graph)
+        found = differences(graph, model, part)
+    return graph, max(difference.found for difference in found if difference.bound)
+
+
+def _texts(portable: Portable) -> dict[str, str]:
+    content: dict[str, Any] = {SETTINGS: dict(portable.settings)}
+    for name, tokenizer in portable.tokenizers.items():
+        content[name] = library_files(tokenizer)
+    written = {name: json.dumps(value, ensure_ascii=False) + "\n" for name, value in content.items()}
+    written |= program_files(portable.programs)
+    needed = sorted({name for text in written.values() for name in _IMPORTED.findall(text)})
+    return written | {REQUIREMENTS: "".join(f"{name}\n" for name in needed)}
+
+
+def program_files(programs: Sequence[str]) -> dict[str, str]:
+    """A program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import."""
+    found, left = {}, []
+    for place, name in enumerate(programs):
+        text = package_text(f"extensions/exporting/onnx/programs/{name}.py")
+        found[f"{name}.py" if place else PROGRAM] = text
+        left.append(text)
+    while left:
+        for path in _modules(left.pop()):
+            if (name := f"{CARRIED}/{path}") not in found:
+                found[name] = package_text(path)
+                left.append(found[name])
+    return {name: _OURS.sub(rf"\1\2 {CARRIED}", text) for name, text in found.items()}
+
+
+def _modules(text: str) -> Iterator[str]:
+    """The files of the modules of ensue that a module imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ensue":
+            above = str(node.module).split(".")[1:]
+            inside = ["/".join([*above, alias.name]) + ".py" for alias in node.names]
+            modules = [path for path in inside if package_file(path).is_file()]
+            yield from modules or ["/".join(above) + ".py"]

@@ -1,0 +1,1 @@
+"""Series of real vectors (frames, sounds, images): classification, labeling, prediction, drawing, captions."""

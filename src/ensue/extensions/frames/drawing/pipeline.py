@@ -1,0 +1,205 @@
+"""A painter in use: the bound on images, and images painted from noise, as pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_whole
+from ensue.data.files import Location, one_location
+from ensue.errors import DataError, EnsueError, nearest
+from ensue.extensions.frames.data.series import Series, as_vectors
+from ensue.extensions.frames.drawing import DrawingRecipe
+from ensue.extensions.frames.drawing.page import painting_sections, view_painting
+from ensue.extensions.frames.drawing.task import (
+    Images,
+    as_colors,
+    binarized,
+    images_of,
+    noise_of,
+    read_images,
+    score_painter,
+)
+from ensue.extensions.frames.models.painter import ImageSize, Painter
+from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection
+from ensue.models.modules import device_of
+from ensue.outputs import check_outputs, written
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.chunks import check_generated
+from ensue.tasks.contract.pipeline import Pipeline
+from ensue.tasks.contract.task import NamedScores
+
+AT_ONCE = 100
+"""The images that are painted together."""
+MOST_DRAWS = 100_000
+"""The most samples, and the most draws for an image."""
+MOST_SHOWN = 4
+"""The most images that a page shows."""
+
+
+class DrawingPipeline(Pipeline):
+    """A painter: paints and evaluates."""
+
+    generates_files: ClassVar[bool] = True
+    reads_frames: ClassVar[bool] = True
+
+    def __init__(self, model: Painter, *, recipe: DrawingRecipe, run: str | Path | None = None) -> None:
+        super().__init__(model.eval())
+        self.recipe, self.run = recipe, run
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe: Any = directory.recipe
+        return cls(directory.model(device), recipe=recipe, run=directory.path)
+
+    def paint(self, samples: int = 1, *, seed: int = 0) -> NDArray[np.float32]:
+        """The probabilities of pixels after each stroke, (samples, T, rows, columns), with the colors of a pixel as a
+        last dim if there are several. A sample depends on its number and the seed alone.
+        """
+        return self._canvases(samples, seed, range(self.model.glimpses))
+
+    @torch.inference_mode()
+    def _canvases(self, samples: int, seed: int, strokes: Sequence[int]) -> NDArray[np.float32]:
+        """`paint` after some of the strokes."""
+        check_whole("samples", samples, 1, MOST_DRAWS)
+        check_whole("seed", seed, 0, 2**63 - 1)
+        size, device = self.model.size, device_of(self.model)
+        check_generated(samples * len(strokes) * size.pixels)
+        found = []
+        for first in range(0, samples, AT_ONCE):
+            noise = noise_of(self.model, range(first, min(first + AT_ONCE, samples)), device, seed=seed)
+            found.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
+        canvases = as_colors(np.concatenate(found).reshape(-1, *size.shape), size)
+        canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
+        return canvases if size.colors > 1 else canvases[..., 0]
+
+    def generate_into(
+        self, out: str | Path, *, samples: int = 16, frames: int | None = None, seed: int | None = None,
+        overwrite: bool = False,
+    ) -> str:  # fmt: skip
+        """Writes samples as a picture, a tile for each; in a `.gif` or `.apng` they are painted before one's eyes. With
+        `frames`, a picture has a row for each sample, with so many states of its canvas, and an animation has so many.
+        Returns what was written. Raises EnsueError for a suffix that is none of a picture, and for a file that
+        ensue did not write, unless `overwrite`.
+        """
+        suffix, known = Path(out).suffix.lower(), (*STILL, *ANIMATED)
+        if suffix not in known:
+            raise EnsueError(f'{out}: no picture by its suffix "{suffix}"{nearest(suffix, known)} ({", ".join(known)})')
+        check_outputs([self.run or ""], files=[out], overwrite=overwrite)
+        if frames is not None:
+            check_whole("frames", frames, 1, 1_000_000)
+        if seed is None:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+        strokes: int = self.model.glimpses
+        count = min(frames or (strokes if is_animated(Path(out)) else 1), strokes)
+        shown = [math.ceil((number + 1) * strokes / count) - 1 for number in range(count)]  # evenly; the last is one
+        return draw_canvases(Path(out), self._canvases(samples, seed, shown))
+
+    def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
+        """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
+        location = one_location(location, "the data")
+        check_whole("draws", draws, 1, MOST_DRAWS)
+        images = read_images(location, colors=self.model.size.colors, encoding=encoding, size=self.model.size)
+        return score_painter(self.model, binarized(images, self.recipe.data.binarize), draws=draws)
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
+        """`inspect` of a location, or of the rows of one image, as the server has them."""
+        return self.inspect(texts[0] if texts and isinstance(texts[0], str) else [list(texts)])
+
+    def inspect(self, images: Any) -> Inspection:
+        """How the model reads and paints images, glimpse by glimpse: the first few of a file, a folder or a glob, or of
+        a list of arrays (rows, columns · colors).
+        """
+        given = self._images(images)
+        shown = binarized(given, self.recipe.data.binarize)
+        views = [view_painting(self.model, pixels) for pixels in shown.pixels]
+        title = clipped(str(images), TITLE) if isinstance(images, str | Path) else "images"
+        sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
+        return Inspection(title, views, self.facts(self.recipe.describe()), sections)
+
+    def _images(self, images: Any) -> Images:
+        """The first few images of a caller. Raises EnsueError for numbers that are none."""
+        size: ImageSize = self.model.size
+        if isinstance(images, str | Path):
+            return read_images(str(images), colors=size.colors, size=size, most=MOST_SHOWN)
+        try:
+            arrays = [as_vectors(np.asarray(image), "") for image in images[:MOST_SHOWN]]
+            series = [Series(f"image {number}", array.reshape(len(array), -1)) for number, array in enumerate(arrays)]
+        except (TypeError, ValueError, DataError):
+            series = []
+        found = images_of(series, colors=size.colors, size=size)
+        if found is None:
+            raise EnsueError(f"expected a path, or a list of arrays of numbers ({size.rows}, {size.shape[1]})")
+        return found
+
+    def protocol(self, scores: Any) -> str:
+        how = {
+            "none": "pixels are read as probabilities",
+            "threshold": "pixels are 1 from 0.5 on",
+        }.get(self.recipe.data.binarize, "pixels are drawn once, with their values as probabilities")
+        return f"nats per image: a bound on -log p(x), by draws of z; {how}"
+
+    def __repr__(self) -> str:
+        return self._described(
+            self.recipe.describe(), f"{self.num_parameters:,} parameters", f"images of {self.model.size}"
+        )
+
+
+STILL = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tiff")
+ANIMATED = (".gif", ".apng")
+SECONDS, LAST = 4.0, 2.0
+"""The length of an animation, and how long its end stands."""
+SCALE = 3
+"""The side of a pixel in the picture."""
+
+
+def is_animated(path: Path) -> bool:
+    """Whether the suffix is that of an animation."""
+    return path.suffix.lower() in ANIMATED
+
+
+def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
+    """Writes canvases (N, T, H, W) or (N, T, H, W, colors) and says so: one moment of a still picture as tiles, several
+    as a row for each N. Raises EnsueError if it cannot.
+    """
+    count, times, *_ = canvases.shape
+    side = math.ceil(math.sqrt(count))
+    said = f"wrote {path}: {count:,} sample{'s' if count > 1 else ''}"
+    if is_animated(path):
+        _save(path, [tiled(canvases[:, time], columns=side) for time in range(times)])
+        return f"{said}, painted in {times:,} frames"
+    _save(path, [tiled(canvases.reshape(-1, *canvases.shape[2:]), columns=side if times == 1 else times)])
+    return said if times == 1 else f"{said}, a row for each, at {times:,} times"
+
+
+def tiled(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
+    """Images (N, H, W) or (N, H, W, colors) as tiles with gray lines between them."""
+    rows = math.ceil(len(images) / columns)
+    _, height, width, *colors = images.shape
+    line = 1
+    picture = np.full((rows * (height + line) - line, columns * (width + line) - line, *colors), 128, np.uint8)
+    for number, image in enumerate(images):
+        row, column = divmod(number, columns)
+        top, left = row * (height + line), column * (width + line)
+        picture[top : top + height, left : left + width] = np.round(255 * image).astype(np.uint8)
+    return picture.repeat(SCALE, 0).repeat(SCALE, 1)
+
+
+def _save(path: Path, pictures: list[NDArray[np.uint8]]) -> None:
+    from PIL import Image  # noqa: PLC0415 (slow to import)
+
+    first, *others = (Image.fromarray(picture) for picture in pictures)
+    animation: dict[str, Any] = {}
+    if is_animated(path):
+        durations = [max(20, round(1000 * SECONDS / len(pictures)))] * len(others) + [round(1000 * LAST)]
+        animation = {"save_all": True, "append_images": others, "duration": durations, "loop": 0}
+    with written(path) as partial:
+        first.save(partial, Image.registered_extensions()[path.suffix.lower()], **animation)

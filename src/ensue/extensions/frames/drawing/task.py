@@ -1,0 +1,273 @@
+"""Drawing: images of one size, whose pixels become 0 or 1, to batches, batches to the bound, and its scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.data.permutation import Permutation, mix
+from ensue.errors import DataError
+from ensue.extensions.frames.data.series import Series, SeriesOptions
+from ensue.extensions.frames.data.source import FrameSource
+from ensue.extensions.frames.drawing import DrawingRecipe
+from ensue.extensions.frames.models.painter import Bound, ImageSize, Painter, build_painter
+from ensue.extensions.frames.tasks.data import Hashed, check_image
+from ensue.models.modules import device_of, evaluating
+from ensue.nn.draws import normal
+from ensue.ranks import spread
+from ensue.runs.directory import RunDirectory
+from ensue.stored import Bounds, arguments
+from ensue.tasks.contract.data_set import Split
+from ensue.tasks.contract.job import Job
+from ensue.tasks.contract.model import ModelParts
+from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
+from ensue.types import Loss, State
+
+Pixels = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Images(Hashed):
+    """Images (N, H, P·W), whose P colors are planes side by side. Values are from 0 to 1."""
+
+    pixels: Pixels
+    size: ImageSize
+    groups: Sequence[str] = ()
+
+    @property
+    def arrays(self) -> Pixels:
+        """The pixels of each image."""
+        return self.pixels
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The images in these rows."""
+        groups = tuple(self.groups[row] for row in rows.tolist()) if self.groups else ()
+        return replace(self, pixels=self.pixels[rows], groups=groups)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+
+def read_images(
+    location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None,
+    group: str = "",
+) -> Images:  # fmt: skip
+    """The images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it, and
+    with a `group` one of that name. Raises DataError for images of several sizes, for values that are not from 0 to 1,
+    and for what is no image.
+    """
+    source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
+    images = images_of(islice(source, most), colors=colors, size=size, group=group)
+    if images is None:
+        raise DataError("no image in it", location)
+    return images
+
+
+def images_of(
+    series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
+) -> Images | None:
+    """Series as images; None for no series. Raises DataError as `read_images`."""
+    found: list[Pixels] = []
+    groups: list[str] = []
+    first = "the training data"
+    for one in series:
+        if size is None:
+            rows, width = one.frames.shape
+            check_image(one, colors=colors, key="canvas.colors")
+            size, first = ImageSize(rows, width // colors, colors), one.name
+        found.append(_checked(one, size, first))
+        if group:
+            groups.append(one.named_group(group))
+    return None if size is None or not found else Images(np.stack(found), size, tuple(groups))
+
+
+def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
+    """The planes (H, P·W) of an image."""
+    values = series.frames
+    if series.channels:
+        raise series.error(f"{series.name}: a sound; expected images")
+    if values.shape != size.shape:
+        found, wanted = (f"{rows} × {width // size.colors}" for rows, width in (values.shape, size.shape))
+        raise series.error(f"{series.name}: an image of {found}; expected {wanted}, as in {first}")
+    wrong = values[~((values >= 0) & (values <= 1))]  # NaN too
+    if wrong.size:
+        raise series.error(f"{series.name}: a pixel of {wrong[0]:g}; expected values from 0 to 1")
+    return values.reshape(size.rows, size.columns, size.colors).transpose(0, 2, 1).reshape(size.shape)
+
+
+def as_colors(pixels: Pixels, size: ImageSize) -> Pixels:
+    """Planes (N, H, P·W) as images (N, H, W, P)."""
+    return pixels.reshape(len(pixels), size.rows, size.colors, size.columns).transpose(0, 1, 3, 2)
+
+
+def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
+    """0 or 1, each pixel 1 with the probability of its value."""
+    return (generator.random(pixels.shape, np.float32) < pixels).astype(np.float32)
+
+
+def binarized(images: Images, how: str) -> Images:
+    """Images for scores, which do not change from call to call: the draws of an image depend on its number alone."""
+    if how == "none":
+        return images
+    if how == "threshold":
+        return replace(images, pixels=(images.pixels >= 0.5).astype(np.float32))
+    drawn = [drawn_pixels(image, np.random.default_rng(number)) for number, image in enumerate(images.pixels)]
+    return replace(images, pixels=np.stack(drawn))
+
+
+AT_ONCE = 250
+"""The images, or draws for them, that are scored together."""
+
+
+class Drawing(Task[Painter, TensorBatch]):
+    """Images in random order, judged by the bound in nats per image."""
+
+    judged_by = "nats_per_image"
+    less_is_better = True
+
+    def __init__(self, train: Images, valid: Images | None, recipe: DrawingRecipe) -> None:
+        self.anew = recipe.data.binarize == "anew"
+        self.train = train if self.anew else binarized(train, recipe.data.binarize)
+        self.valid = valid and binarized(valid, recipe.data.binarize)
+        self.seed, self.batch_size = recipe.train.seed, min(recipe.train.batch_size, len(train))
+        self.steps_per_epoch = math.ceil(len(train) / self.batch_size)
+        self.tokens_per_step = len(train) / self.steps_per_epoch
+
+    def batch(self, step: int, device: torch.device) -> TensorBatch:
+        epoch, index = divmod(step, self.steps_per_epoch)
+        first = index * self.batch_size
+        places = np.arange(first, min(first + self.batch_size, len(self.train)))
+        pixels = self.train.pixels[Permutation(len(self.train), mix(self.seed, epoch))(places)]
+        if self.anew:
+            pixels = drawn_pixels(pixels, np.random.default_rng(mix(self.seed, step, 1)))
+        return TensorBatch((on_device(pixels, device),))
+
+    def loss(self, model: Painter, batch: TensorBatch, state: State) -> tuple[Loss, State]:
+        (x,) = batch.tensors
+        noise = normal((len(x), model.glimpses, model.d_latent), device=x.device)
+        return Loss(model(x, noise).total.sum(), len(x)), None
+
+    def validate(self, model: Painter) -> NamedScores | None:
+        return None if self.valid is None else score_painter(model, self.valid)
+
+
+def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedScores:
+    """The bound in nats per image, its two parts, and from several draws of z also an estimate of `-log p(x)` by
+    importance sampling, `-log 1/K Σ_k p(x, z_k) / Q(z_k | x)` (Rezende et al. 2014). It is closer, and in the mean over
+    draws not below `-log p(x)` either.
+    """
+    device, rows = device_of(model), range(len(images) * draws)
+
+    @torch.inference_mode()
+    def scored(batch: range) -> Tensor:
+        """The reconstruction, the divergence and the weight of each row (3, B)."""
+        x = on_device(images.pixels[np.array(batch) // draws], device)
+        bound: Bound = model(x, noise_of(model, batch, device))
+        return torch.stack([bound.reconstruction, bound.divergence.sum(1), bound.weight]).double().cpu()
+
+    with evaluating(model):
+        batches = [rows[first : first + AT_ONCE] for first in rows[::AT_ONCE]]
+        reconstruction, divergence, weight = torch.cat(list(spread(scored, batches)), 1)
+    scores = NamedScores(
+        nats_per_image=float((reconstruction + divergence).mean()),
+        reconstruction=float(reconstruction.mean()),
+        divergence=float(divergence.mean()),
+    )
+    if draws > 1:
+        scores["importance_nats"] = float((math.log(draws) - weight.view(-1, draws).logsumexp(1)).mean())
+    return scores
+
+
+def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
+    """The draws of N(0, 1) of these rows, (B, T, d_latent). Those of a row depend on its number and the seed alone."""
+    shape = (model.glimpses, model.d_latent)
+    generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other ones than pixels have
+    rows = [generator.standard_normal(shape, np.float32) for generator in generators]
+    return on_device(np.stack(rows), device)
+
+
+Side = Annotated[int, Bounds(1, 1_000_000)]
+
+
+@dataclass(frozen=True)
+class DrawingParts(ModelParts):
+    """The parts that a painter is built from."""
+
+    size: ImageSize
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        def size_of(content: Any) -> ImageSize:
+            return ImageSize(**arguments({"rows": Side, "columns": Side, "colors": Side}, content, kind="image"))
+
+        return cls(run.read_json("image.json", size_of))
+
+    def files(self) -> dict[str, Any]:
+        return {"image.json": {"kind": "image", "format_version": 1, **self.size._asdict()}}
+
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        return [
+            f"ensue generate {path} --out samples.png --samples 64", f"ensue generate {path} --out strokes.gif",
+            f"ensue evaluate {path} FILE --json",
+        ]  # fmt: skip
+
+    def python(self, recipe: Any) -> list[str]:
+        return ['print(model.evaluate("FILE").summary())', "canvases = model.paint(16)"]
+
+    def build(self, recipe: DrawingRecipe) -> Painter:
+        return build_painter(recipe.canvas, recipe.encoder, recipe.decoder, size=self.size)
+
+
+class DrawingJob(Job[Painter]):
+    """Trains a painter of images of one size."""
+
+    unit: ClassVar[str] = "images"
+    recipe: DrawingRecipe
+    parts: DrawingParts
+
+    def __init__(self, recipe: DrawingRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file or a folder of images")
+        self.fingerprint = FrameSource(data.train, SeriesOptions(encoding=data.encoding)).fingerprint()
+        self.size = None if run is None else run.parts.size
+        self.split = Split.of(self.read(data.train, group=data.group), data, self.read, examples="images")
+        self.parts = DrawingParts(self.split.train.size)
+        self.task = Drawing(self.split.train, self.split.valid, recipe)
+
+    def read(self, location: str, *, group: str = "") -> Images:
+        """The images of a location, of the size of those before."""
+        data, colors = self.recipe.data, self.recipe.canvas.colors
+        images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
+        self.size = images.size
+        return images
+
+    def prepare(self, model: Painter) -> None:
+        model.begin_with(torch.from_numpy(self.split.train.pixels.mean(0)))
+
+    def test(self, model: Painter) -> NamedScores | None:
+        if self.split.test is None:
+            return None
+        return score_painter(model, binarized(self.split.test, self.recipe.data.binarize))
+
+    @property
+    def data(self) -> str:
+        train, valid = self.split.train, self.split.valid
+        kept = f"{len(valid):,} for validation" if valid else "none for validation"
+        return f"{len(train):,} images of {train.size}, {kept}"
+
+    @property
+    def notes(self) -> list[str]:
+        return self.split.notes
+
+    def about(self) -> str:
+        return f"of images of {self.parts.size}"

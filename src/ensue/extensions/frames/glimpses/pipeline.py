@@ -1,0 +1,110 @@
+"""A model that reads images in glimpses, in use: predicts symbols, evaluates, and shows where it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.arguments import check_whole
+from ensue.data.files import Location
+from ensue.errors import DataError
+from ensue.extensions.frames.data.series import Series
+from ensue.extensions.frames.data.stored import FrameRows
+from ensue.extensions.frames.glimpses import GlimpsesRecipe
+from ensue.extensions.frames.glimpses.task import (
+    MEANS,
+    GlimpseParts,
+    PlaceDraws,
+    caption_of,
+    check_glimpsed,
+    read_images,
+)
+from ensue.extensions.frames.glimpses.view import MOST_IMAGES, ReadSeries, image_section, view_image
+from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked
+from ensue.inspection.notebook import Answers
+from ensue.inspection.page import Inspection
+from ensue.metrics.scores import ScoredItems
+from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
+
+MOST_SAMPLES = 10_000
+
+
+class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
+    """A reader of images in glimpses: predicts, evaluates, and shows where it looks."""
+
+    recipe: GlimpsesRecipe
+    parts: GlimpseParts
+
+    def _checked(self, series: Series) -> Series:
+        check_glimpsed(super()._checked(series), self.parts.rows, self.recipe)
+        return series
+
+    def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> list[ReadSeries]:
+        """The symbols of each image: an array of numbers (rows, columns · colors), or one of `source`.
+
+        By default places are their means. With `samples` the probabilities are averaged over so many ways through the
+        image. Their places follow from its pixels and the seed. Raises EnsueError for images that the model does not
+        read.
+        """
+        check_whole("samples", samples, least=0, most=MOST_SAMPLES)
+        check_whole("seed", seed, least=0, most=(1 << 32) - 1)
+        return Answers(found for _, found, _ in self.read(self._given(texts), ways=PlaceDraws(samples, seed)))
+
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:
+        return (found for _, found, _ in self.read(series))
+
+    def read(
+        self, series: Iterable[Series], *, with_captions: bool = False, ways: PlaceDraws | None = None
+    ) -> Iterator[tuple[Series, ReadSeries, float]]:
+        """A stream of images with what is read in them and, if asked for, the surprisal of their captions. Places are
+        their means, unless there are `ways` by which they are drawn.
+        """
+        for chunk in chunked(series):
+            captions = [caption_of(one, self.recipe) if with_captions else () for one in chunk]
+            rows = FrameRows.of([one.frames for one in chunk])
+            most = self.recipe.glimpses.most_symbols
+            found = read_images(self.model, self.labels, rows, captions, most=most, ways=ways or MEANS)
+            for one, (image, nats) in zip(chunk, found, strict=True):
+                shares = tuple(image.probabilities.tolist())
+                yield one, ReadSeries(one.name, image.symbols, shares, self._pixels(image.places)), nats
+
+    def _pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Places in pixels from the upper left corner."""
+        sides = np.array([self.parts.rows, self.seen.shape.width // self.recipe.glimpses.colors], np.float32)
+        found: NDArray[np.float32] = (sides + places * sides.max()) / 2
+        return found
+
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> SymbolScores:
+        """The scores on images with captions. Raises DataError for one without."""
+        return score_symbols(self._judged(location, encoding))
+
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
+        return symbol_items(self._judged(location, encoding), "series")
+
+    def _judged(self, location: Location, encoding: str) -> Iterator[JudgedSymbols]:
+        for one, found, nats in self.read(self._whole(location, encoding), with_captions=True):
+            yield JudgedSymbols(caption_of(one, self.recipe), found.symbols, nats)
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
+        """`inspect` of a location, or of the rows of one image, as the server has them."""
+        return self.inspect(texts[0] if any(isinstance(text, str) for text in texts) else [texts], **options)
+
+    def inspect(self, images: Any) -> Inspection:
+        """Where the model looks in images, the path of its glimpses with the symbol read at each: a file, a folder, a
+        glob or a table of paths, of which the first few are shown; or a list of arrays as for `predict`.
+        """
+        is_place = isinstance(images, str | Path)
+        series = map(self._checked, self.source(images)) if is_place else self._given(images)
+        read = [(one, found) for one, found, _ in self.read(islice(series, MOST_IMAGES + 1))]
+        if not read:
+            raise DataError("no series in it", str(images) if is_place else "")
+        table, facts = self.recipe.glimpses, self.facts(self.recipe.describe()) | {"symbols": f"{len(self.labels):,}"}
+        facts |= {"images": f"the first {MOST_IMAGES}"} if len(read) > MOST_IMAGES else {}
+        views = [view_image(one, found, table.colors) for one, found in read[:MOST_IMAGES]]
+        title = views[0].series if len(views) == 1 else f"{len(views)} images"
+        return Inspection(title, views, facts, [image_section(view, table.size) for view in views])

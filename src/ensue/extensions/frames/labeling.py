@@ -1,0 +1,188 @@
+"""A tagger of frames in use: predicts labels, evaluates, and shows a series in numbers and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.data.files import Location
+from ensue.extensions.frames.data.series import Series
+from ensue.extensions.frames.data.stored import FrameRows
+from ensue.extensions.frames.models.frame_features import Frames
+from ensue.extensions.frames.page import SeriesView, curves_or_map, feature_map, labels_over_time, series_section
+from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
+from ensue.inspection.colors import color_of
+from ensue.inspection.drawing import WordColumns
+from ensue.inspection.encoder_page import Seen, encoder_sections
+from ensue.inspection.markup import clipped
+from ensue.inspection.notebook import Answers, Shown
+from ensue.inspection.page import TITLE, Inspection, Section
+from ensue.metrics.labeling import LabelingScores
+from ensue.metrics.scores import ScoredItems
+from ensue.models.modules import device_of
+from ensue.models.tagger import Tagger
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.labeling.data import frame_labels
+from ensue.tasks.labeling.decoding import TaggedFrames
+from ensue.tasks.labeling.page import MOST_WORDS, path_sections
+from ensue.tasks.labeling.portable import tag_settings
+from ensue.tasks.labeling.recipe import FrameLabelingRecipe
+from ensue.tasks.labeling.tagged_sentence import Confidence
+from ensue.tasks.labeling.task import Judged, tally_of
+from ensue.tasks.labeling.view import TagsView, view_tags
+from ensue.text.labels import Labels
+from ensue.text.schemes import spans
+
+
+class FrameSpan(NamedTuple):
+    """A span of the class `label`: frames from `start` to before `end`, and the probability of this span."""
+
+    label: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class TaggedSeries(Shown):
+    """A series, by its name, with the label of each frame; if asked for, their probabilities, and the spans."""
+
+    series: str
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...] = field(default=(), repr=False)
+    spans: tuple[FrameSpan, ...] = field(default=(), repr=False)
+
+    @property
+    def line(self) -> str:
+        """The series and its labels."""
+        return f"{self.series}\t{' '.join(self.labels)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        shares = [round(share, 6) for share in self.probabilities]
+        found = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
+        others = {"probabilities": shares, "spans": found}
+        return {"series": self.series, "labels": self.labels, **{name: part for name, part in others.items() if part}}
+
+
+class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
+    """A tagger of frames: predicts and evaluates."""
+
+    recipe: FrameLabelingRecipe
+
+    def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> list[TaggedSeries]:
+        """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
+        a sound at the rate of the training data. With `confidence` each has the probability of its label.
+        """
+        return Answers(self.answers(self._given(texts), in_full=confidence))
+
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[TaggedSeries]:
+        return (found for _, found in self.label(series, confidence=in_full))
+
+    def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
+        """A stream of series of any length with their labels, in order, in constant memory."""
+        for chunk in chunked(series):
+            rows = FrameRows.of([one.frames for one in chunk])
+            paths, posteriors = TaggedFrames(rows).tagged(self.model, with_posteriors=confidence)
+            for number, (one, path) in enumerate(zip(chunk, paths, strict=True)):
+                labels = self.labels.decode(path.tolist())
+                if not confidence:
+                    yield one, TaggedSeries(one.name, tuple(labels))
+                    continue
+                sure = Confidence.of(self.labels, labels, posteriors[number])
+                said = spans(labels) if self.labels.has_spans else []
+                found = [FrameSpan(*span, share) for span, share in zip(said, sure.spans, strict=True)]
+                yield one, TaggedSeries(one.name, tuple(labels), tuple(sure.labels), tuple(found))
+
+    def inspect(self, series: Any) -> Inspection:
+        """Look into the model with a series (a file's path, or as for `predict`), as numbers and as a page."""
+        shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
+        return inspect_series(self.model, shown, self.labels, facts | {"head": self.recipe.head.kind})
+
+    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> LabelingScores:
+        """The scores on series with a label for each frame. Raises DataError for one without."""
+        return tally_of(self.labels).scores_of(self._judged(location, encoding))
+
+    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
+        return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
+
+    def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
+        for one, found in self.label(self._whole(location, encoding)):
+            yield Judged.of(self.labels, frame_labels(one), list(found.labels))
+
+    def portable(self) -> Portable:
+        return self._portable(_tagged, "frame_tagger", tag_settings(self.model.head, self.labels))
+
+    def __repr__(self) -> str:
+        parameters = f"{self.num_parameters:,} parameters"
+        return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
+
+
+def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    """The best path, and the scores from which it follows."""
+    read = frames_from(frames, lengths)
+    assert read.mask is not None
+    emissions = model(read)
+    tags = model.head.best(emissions, read.mask)
+    return {"tags": tags.masked_fill(~read.mask, 0), "emissions": emissions.masked_fill(~read.mask.unsqueeze(-1), 0.0)}
+
+
+def inspect_series(model: Tagger, series: SeriesView, labels: Labels, facts: Mapping[str, str]) -> Inspection:
+    """A series in a tagger; `facts` are those of the model."""
+    view = view_series(model, series, labels)
+    sections = series_sections(view, has_spans=labels.has_spans)
+    return Inspection(clipped(view.series, TITLE), view, {**facts, "frames": f"{len(view.frames):,}"}, sections)
+
+
+@dataclass(frozen=True)
+class FrameTaggerView(SeriesView, TagsView):
+    """A series in a tagger. `said` are the labels of its frames in the model."""
+
+    said: tuple[str, ...]
+
+
+@torch.inference_mode()
+def view_series(model: Tagger, series: SeriesView, labels: Labels) -> FrameTaggerView:
+    """The view of a series."""
+    frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
+    x = model.features(frames)
+    found = view_tags(model, x, model.emissions(x, frames.keys, None), labels.tags.symbols)
+    return FrameTaggerView(**vars(series), **vars(found), said=tuple(labels.decode(found.path.tolist())))
+
+
+PROBABILITIES = "The probability of each tag at each frame."
+EMISSIONS = "The scores that the network gives each tag at each frame."
+
+
+def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
+    """All sections; `has_spans` tells whether the tags write spans."""
+    columns = view.columns
+    places = WordColumns([str(number) for number in range(len(view.path))][:MOST_WORDS])
+    names = [f"frame {number}" for number in range(len(view.path))]
+    probabilities = curves_or_map(view.marginals, columns, view.tags, name="probabilities of the tags")
+    emissions = feature_map(view.emissions, columns, view.tags, name="emissions", signed=True)
+    return [
+        series_section(view, columns),
+        _labels(view),
+        Section.plain("Probabilities of the tags", probabilities, about=PROBABILITIES, note=columns.note),
+        Section.plain("Emission scores", emissions, about=EMISSIONS, note=columns.note),
+        *path_sections(view, places, names, has_spans=has_spans, unit="frame"),
+        *encoder_sections([Seen(columns, view.traces, view.attention)]),
+    ]
+
+
+def _labels(view: FrameTaggerView) -> Section:
+    """The labels of the model over time, beside those of the file if it has some."""
+    columns, rows, about = view.columns, {"model": view.said}, "Equal labels of neighbors are one piece."
+    if view.per_frame:
+        rows["file"] = view.labels
+        right = int(np.sum(np.array(view.said) == np.array(view.labels)))
+        about += f" The model has the label of the file at {right:,} of {len(view.said):,} frames."
+    colors = {label: color_of(label) for labels in rows.values() for label in labels}
+    drawing = labels_over_time(rows, columns, colors=colors, name="labels")
+    return Section.plain("The labels", drawing, about=about, note=columns.note)

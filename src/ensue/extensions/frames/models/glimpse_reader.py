@@ -1,0 +1,214 @@
+"""A model that reads an image in glimpses: several for each symbol, then a stop.
+
+Mnih et al. 2014; Ba, Mnih & Kavukcuoglu 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
+from ensue.extensions.frames.models.frame_specification import GlimpseSpecification
+from ensue.models.encoders import build_encoder
+from ensue.models.specification import Encoder, EncoderSpecification
+from ensue.nn import SequenceLayer
+from ensue.nn.draws import normal
+from ensue.nn.gaussian import Gaussian
+from ensue.nn.images import Glimpses, GlimpseVector, ImageVector
+from ensue.types import Loss, State, select_rows
+
+SLOWNESS = 0.02
+"""A factor of E(r²), so that places change slowly while the symbols are learned."""
+
+
+class GlimpseState(NamedTuple):
+    """Where reading is, in each of R = B · M ways through images: the state of the model between two glimpses."""
+
+    seen: Float[Tensor, "R d"]
+    """r¹, what was seen."""
+    plan: Float[Tensor, "R d"]
+    """r², from which the next place follows."""
+    means: Float[Tensor, "R 2"]
+    """Where the last glimpse was on average."""
+    reader: State
+    planner: State
+
+
+class SymbolRead(NamedTuple):
+    """A symbol in R ways through images: the logits of the symbols and, last, of the stop; and N glimpses before it."""
+
+    logits: Float[Tensor, "R K"]
+    places: Float[Tensor, "R N 2"]
+    means: Float[Tensor, "R N 2"]
+    baselines: Float[Tensor, "R N"]
+
+
+class ReadSymbols(NamedTuple):
+    """The readings of M ways through B images, S symbols; zeros after the last one of an image."""
+
+    logits: Float[Tensor, "B M S K"]
+    places: Float[Tensor, "B M S N 2"]
+    means: Float[Tensor, "B M S N 2"]
+    baselines: Float[Tensor, "B M S N"]
+
+
+class GlimpseReader(nn.Module):
+    """Reads images symbol by symbol, each in N glimpses:
+
+        l_n ~ N(E(r²_{n-1}), σ²)    g_n = G_image(x_n) ⊙ G_place(l_n)    r¹_n = RNN¹(g_n)    r²_n = RNN²(r¹_n)
+
+    After every N-th glimpse r¹ gives the logits of a symbol. `reader` is RNN¹; `planner` is RNN², whose first input,
+    before any glimpse, is a coarse view of the whole image. If places are relative, E(r²) is a step from the mean of
+    the place before.
+    """
+
+    start: Tensor
+    move: Tensor
+
+    def __init__(
+        self, features: FrameFeatures, glimpses: Glimpses, vector: GlimpseVector, view: ImageVector,
+        reader: SequenceLayer, planner: SequenceLayer, num_symbols: int, *, table: GlimpseSpecification,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.features, self.glimpses, self.vector, self.view = features, glimpses, vector, view
+        self.reader, self.planner, self.table, self.stop = reader, planner, table, num_symbols
+        self.place, self.baseline = nn.Linear(planner.d_out, 2), nn.Linear(planner.d_out, 1)
+        self.head = nn.Linear(reader.d_out, num_symbols + 1)
+        for parameter in (*self.place.parameters(), self.baseline.weight):
+            nn.init.zeros_(parameter)
+        nn.init.constant_(self.baseline.bias, -math.log(num_symbols + 1))
+        self.register_buffer("start", torch.tensor(table.start), persistent=False)
+        self.register_buffer("move", torch.tensor(table.move), persistent=False)
+
+    def images(self, frames: Frames) -> Float[Tensor, "B C H W"]:
+        """The images of a batch of series, whose frames are rows of pixels."""
+        x: Tensor = self.features(frames)
+        return x.view(*x.shape[:2], -1, self.table.colors).permute(0, 3, 1, 2)
+
+    def begin(self, images: Float[Tensor, "B C H W"], ways: int) -> GlimpseState:
+        """The state before the first glimpse, in so many ways through each image."""
+        seen = self.view(F.avg_pool2d(images, self.table.view, ceil_mode=True)).repeat_interleave(ways, 0)
+        plan, planner = self.planner.step(seen)
+        return GlimpseState(seen, plan, self.start.expand(len(seen), 2), self.reader.init_state(len(seen)), planner)
+
+    def symbol(
+        self, images: Float[Tensor, "B C H W"], looking: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
+    ) -> tuple[SymbolRead, GlimpseState]:
+        """The next symbol. Places are the means, or with `noise` from N(0, 1) they are drawn."""
+        found = []
+        for n in range(self.table.each):
+            means = self.mean_place(looking)
+            places = means if noise is None else means + self.table.deviation * noise[:, n]
+            found.append((places.detach(), means, self.baseline(looking.plan.detach()).squeeze(1)))
+            looking = self.look(images, places.detach(), looking._replace(means=means))
+        return SymbolRead(
+            self.head(looking.seen), *(torch.stack(part, 1) for part in zip(*found, strict=True))
+        ), looking
+
+    def mean_place(self, looking: GlimpseState) -> Float[Tensor, "R 2"]:
+        """Where the next glimpse is on average, (down, right)."""
+        before = looking.means + self.move if self.table.relative else self.start
+        mean: Tensor = before + SLOWNESS * self.place(looking.plan)
+        return mean
+
+    def look(
+        self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], looking: GlimpseState
+    ) -> GlimpseState:
+        """The state after the glimpse at these places."""
+        patches = self.glimpses(images, places.view(len(images), -1, 2)).flatten(0, 1)
+        seen, reader = self.reader.step(self.vector(patches, places), looking.reader)
+        plan, planner = self.planner.step(seen, looking.planner)
+        return looking._replace(seen=seen, plan=plan, reader=reader, planner=planner)
+
+    def forward(
+        self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
+    ) -> ReadSymbols:
+        """Readings of images of so many symbols, the stop included. The longest come first."""
+        ways, found = noise.shape[1], []
+        looking = self.begin(images, ways)
+        for number in range(lengths[0]):
+            rows = sum(length > number for length in lengths)
+            if rows < len(images):
+                images, looking = images[:rows], select_rows(looking, torch.arange(rows * ways, device=images.device))
+            symbol, looking = self.symbol(images, looking, noise[:rows, :, number].flatten(0, 1))
+            found.append(F.pad(part, (0, 0) * (part.dim() - 1) + (0, len(noise) * ways - len(part))) for part in symbol)
+        stacked = (torch.stack(part, 1) for part in zip(*found, strict=True))
+        parts = (part.view(-1, ways, *part.shape[1:]) for part in stacked)
+        return ReadSymbols(*(part.float() if part.dtype is torch.bfloat16 else part for part in parts))
+
+    def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
+        """The bound of the surprisal of symbols and stop in nats, summed over the images, and the number of images.
+
+        `targets` have -1 behind the stop.
+        """
+        table, images = self.table, self.images(frames)
+        shape = (len(images), table.samples, targets.shape[1], table.each, 2)
+        noise = normal(shape, dtype=images.dtype, device=images.device)
+        lengths, order = (targets >= 0).sum(1).sort(descending=True, stable=True)
+        found = self(images[order], lengths.tolist(), noise[order])
+        nats = bound(found, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)
+        return Loss(nats.sum(), len(images))
+
+    def read(
+        self, frames: Frames, *, least: int, most: int, ways: int = 1, noise: Callable[[], Tensor] | None = None
+    ) -> tuple[Float[Tensor, "B S K"], Float[Tensor, "B S N 2"]]:
+        """The log-probabilities of symbols and stop, and the places of their glimpses, until all images ended; at least
+        and at most so many symbols.
+
+        Places are the means, or drawn with the `noise` (B · ways, N, 2) of each next symbol. The probabilities are
+        means over the ways through an image, and the places are those of the first.
+        """
+        images = self.images(frames)
+        found: list[tuple[Tensor, Tensor]] = []
+        looking, ended = self.begin(images, ways), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        while len(found) < least or (len(found) <= most and not ended.all()):
+            symbol, looking = self.symbol(images, looking, noise and noise())
+            logp = symbol.logits.log_softmax(-1).view(len(images), ways, -1)
+            mean = logp.logsumexp(1) - math.log(ways)
+            found.append((mean, symbol.places[::ways]))
+            ended |= mean.argmax(-1) == self.stop
+        logp, places = (torch.stack(part, 1) for part in zip(*found, strict=True))
+        return logp, places
+
+
+def bound(
+    found: ReadSymbols, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0
+) -> Float[Tensor, " B"]:
+    """`-1/M Σ_m log p(y | l^m)` of each image, which on average bounds `-log p(y)`; with the gradient of that average.
+
+    The gradient of the places is `-1/M Σ_m Σ_n (R_n - b_n) ∇ log p(l_n)`, times `policy`. R_n is the log-probability of
+    the symbols that come after l_n. b_n is their number times what the baseline expects of one; with several ways, plus
+    what R - b is in the others on average. The baseline learns from the squares of R - b, divided by that number.
+    """
+    is_real = (targets >= 0).unsqueeze(1)
+    ids = targets.clamp(min=0)[:, None, :, None].expand(*found.logits.shape[:3], 1)
+    nats = -found.logits.log_softmax(-1).gather(-1, ids).squeeze(-1) * is_real
+    coming, count = (part.flip(-1).cumsum(-1).flip(-1).unsqueeze(-1) for part in (-nats.detach(), is_real))
+    error = (coming / count.clamp(min=1) - found.baselines) * is_real.unsqueeze(-1)
+    weight = count * error.detach()
+    if (ways := weight.shape[1]) > 1:
+        weight = (weight - weight.mean(1, keepdim=True)) * ways / (ways - 1)
+    density = -Gaussian(found.means, torch.full_like(found.means, math.log(deviation))).nats(found.places)
+    surrogate = (0.5 * error.square() - policy * weight * density).sum((1, 2, 3)) / ways
+    return nats.sum((1, 2)) / ways + surrogate - surrogate.detach()
+
+
+def build_glimpse_reader(
+    features: FrameFeatures, encoder: EncoderSpecification, table: GlimpseSpecification, *, rows: int, num_symbols: int
+) -> GlimpseReader:
+    """The model from its tables, for images of so many rows. Both recurrent layers are of the same kind."""
+    assert isinstance(encoder, Encoder)
+    reader = build_encoder(encoder, d_in=encoder.d_model)
+    planner = build_encoder(encoder, d_in=reader.d_out)
+    glimpses = Glimpses(table.size, table.scales)
+    vector = GlimpseVector(table.scales * table.colors, table.size, tuple(table.convolutions), reader.d_in)
+    height, width = (-(-side // table.view) for side in (rows, features.d_out // table.colors))
+    view = ImageVector(table.colors, height, width, tuple(table.view_convolutions), planner.d_in)
+    return GlimpseReader(features, glimpses, vector, view, reader, planner, num_symbols, table=table)

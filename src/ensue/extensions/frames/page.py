@@ -1,0 +1,213 @@
+"""Drawings over the frames of a series: curves, maps, bars, labels over time, images whose rows are frames, PNG files.
+
+They are independent of models.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from ensue.errors import EnsueError
+from ensue.extensions.frames.data.series import Series, Vectors
+from ensue.inspection.drawing import FrameColumns, extent, lines
+from ensue.inspection.markup import drawn, short
+from ensue.inspection.page import Section
+
+
+def data_address(image: NDArray[np.float32]) -> str:
+    """The address under which a page has an image (rows, columns, colors), with values from 0 to 1. Pixels of neither 1
+    nor 3 colors are shown as their means, and NaN as 0.
+    """
+    shown = np.nan_to_num(image if image.shape[2] in (1, 3) else image.mean(2, keepdims=True)).clip(0, 1)
+    return f"data:image/png;base64,{b64encode(png((shown * 255).round().astype(np.uint8))).decode()}"
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """The PNG of pixels (rows, columns, 1 or 3 colors)."""
+    rows, columns, colors = pixels.shape
+    scanlines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels.reshape(rows, -1)], axis=1)  # 0: no filter
+    header = struct.pack(">IIBBBBB", columns, rows, 8, {1: 0, 3: 2}[colors], 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(scanlines.tobytes(), 9)), (b"IEND", b"")
+    packed = [struct.pack(">I", len(of)) + kind + of + struct.pack(">I", zlib.crc32(kind + of)) for kind, of in chunks]
+    return b"".join([b"\x89PNG\r\n\x1a\n", *packed])
+
+
+TALLEST, TALL = 18, 220
+"""Pixels of a row of a map, and of all rows of a large one."""
+MOST_NAMED = 12
+"""The most rows of a map that have names, and the most numbers that are told of a frame."""
+BAR_HEIGHT = 110
+WIDE = 360
+"""The pixels that an image has room for, both ways."""
+PALE_TO_DARK = np.array([[253, 243, 205], [240, 150, 60], [178, 40, 90], [30, 20, 70]]) / 255
+COOL_TO_WARM = np.array([[28, 110, 190], [240, 240, 240], [220, 80, 10]]) / 255
+MISSING = np.array([150, 150, 150]) / 255
+
+
+def feature_map(
+    values: NDArray[Any], columns: FrameColumns, rows: Sequence[str], *, name: str, signed: bool = False
+) -> Markup:
+    """Numbers (T, d) as columns, the first row at the bottom, NaN gray; 0 is pale if `signed`, else the least."""
+    count = len(columns)
+    shown = values[:count]
+    low, high = extent([shown])
+    if signed:
+        low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
+    side = max(1, min(TALLEST, TALL // len(rows)))
+    names = list(enumerate(rows)) if len(rows) <= MOST_NAMED else [(0, rows[0]), (len(rows) - 1, rows[-1])]
+    return drawn(
+        "inspection/frame_map.html", columns=columns, height=side * len(rows), name=name,
+        address=data_address(_colored(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
+        names=[(row, side * (len(rows) - place - 0.5)) for place, row in names],
+        titles=_titles(shown, columns, rows), low=low, high=high, signed=signed,
+    )  # fmt: skip
+
+
+def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what: str) -> Markup:
+    """A number for each frame: what is above zero warm and upward, what is below cool and downward."""
+    shown = [value if np.isfinite(value) else 0.0 for value in values[: len(columns)].tolist()]
+    low, high = min(0.0, *shown), max(0.0, *shown)
+    scale = BAR_HEIGHT / ((high - low) or 1.0)
+    titles = [f"{word}\n{what} {short(value)}" for word, value in zip(columns.words, values.tolist(), strict=False)]
+    boxes = [
+        (column, "warm" if value > 0 else "cool", scale * (high - max(value, 0.0)), scale * abs(value))
+        for column, value in enumerate(shown)
+        if value
+    ]
+    ticks = [(short(value, 3), scale * (high - value)) for value in dict.fromkeys((high, 0.0, low))]
+    return drawn(
+        "inspection/frame_bars.html", columns=columns, height=BAR_HEIGHT, boxes=boxes, titles=titles, ticks=ticks,
+        zero=scale * high, name=name,
+    )  # fmt: skip
+
+
+def labels_over_time(
+    rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str], name: str
+) -> Markup:
+    """Rows of labels, one for each frame; equal neighbors are one piece."""
+    count = len(columns)
+    pieces = []
+    for labels in rows.values():
+        runs, start = [], 0
+        for label, run in groupby(labels[:count]):
+            end = start + len(list(run))
+            runs.append((label, columns.lefts[start], columns.lefts[end] - columns.gap))
+            start = end
+        pieces.append(runs)
+    told = [
+        "\n".join([word, *(f"{kind} {labels[at]}" for kind, labels in rows.items())])
+        for at, word in enumerate(columns.words)
+    ]
+    return drawn(
+        "inspection/frame_labels.html", columns=columns, kinds=list(rows), pieces=pieces, titles=told, colors=colors,
+        name=name,
+    )  # fmt: skip
+
+
+def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: str) -> Markup:
+    """An image whose rows are frames (T, d), with so many numbers for each pixel."""
+    shown = values[: len(columns)].reshape(len(columns), -1, colors)
+    tall, wide, _ = shown.shape
+    zoom = max(1.0, min(12.0, WIDE / max(tall, wide)))
+    return drawn(
+        "inspection/upright.html", columns=columns, address=data_address(shown), tall=tall * zoom, wide=wide * zoom,
+        zoom=zoom, name=name,
+    )  # fmt: skip
+
+
+def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
+    """The colors (T, d, 3) of numbers between two."""
+    scale = COOL_TO_WARM if signed else PALE_TO_DARK
+    places = np.linspace(low, high if high > low else low + 1, len(scale))
+    found = np.stack([np.interp(values, places, of_color) for of_color in scale.T], axis=-1)
+    return np.where(np.isfinite(values)[..., None], found, MISSING).astype(np.float32)
+
+
+def _titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
+    """The numbers shown of each frame: all of them, or of many the least and the largest."""
+    told = []
+    for word, numbers in zip(columns.words, values, strict=True):
+        some = list(range(len(rows)))
+        if len(rows) > MOST_NAMED:
+            known = np.flatnonzero(np.isfinite(numbers))
+            some = [int(known[numbers[known].argmin()]), int(known[numbers[known].argmax()])] if len(known) else []
+        told.append("\n".join([word, *(f"{rows[row]} {short(float(numbers[row]))}" for row in dict.fromkeys(some))]))
+    return told
+
+
+LONGEST = 10_000
+"""The most frames of a series for a page."""
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """The `frames` (T, d) as they are in the file, NaN where a value is missing; the names of the features, if they
+    have any; and the labels that the file has, of the whole or `per_frame`.
+
+    `seconds` is the time from frame to frame, 0 if nobody knows it. Of an image `colors` are the numbers of a pixel; 0:
+    it is none.
+    """
+
+    series: str
+    frames: Vectors
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+    per_frame: bool
+    seconds: float
+    colors: int
+
+    @classmethod
+    def of(cls, series: Series, *, features: tuple[str, ...] = (), seconds: float = 0.0) -> SeriesView:
+        """The view of a series. Raises EnsueError for one that is too long for a page."""
+        length = len(series.frames)
+        if length > LONGEST:
+            raise EnsueError(f"{series.name} has {length:,} frames; up to {LONGEST:,} can be looked into")
+        names = series.columns or features
+        return cls(series.name, series.frames, names, series.labels, series.per_frame, seconds, series.colors)
+
+    @property
+    def columns(self) -> FrameColumns:
+        """The places of its frames in drawings."""
+        return FrameColumns(len(self.frames), seconds=self.seconds)
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each feature."""
+        return list(self.features) or [f"feature {number}" for number in range(self.frames.shape[1])]
+
+
+MOST_CURVES = 6
+"""The most features that are curves."""
+
+
+def series_section(view: SeriesView, columns: FrameColumns) -> Section:
+    """The series: few features as curves, many as a map, an image upright."""
+    if view.colors:
+        drawing = upright(view.frames, columns, colors=view.colors, name="the image")
+        about = "Each row of the image is a frame."
+    else:
+        drawing = curves_or_map(view.frames, columns, view.names, name="the series")
+        is_map = view.frames.shape[1] > MOST_CURVES
+        about = "Each column is a frame, with the first feature at the bottom." if is_map else "A curve is a feature."
+    if missing := int(np.isnan(view.frames).sum()):
+        about += f" {missing:,} of {view.frames.size:,} values {'is' if missing == 1 else 'are'} missing."
+    if view.labels and not view.per_frame:
+        about += f" Its file says: {' '.join(dict.fromkeys(view.labels))}."
+    return Section.plain("The series", drawing, about=about, note=columns.note)
+
+
+def curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:
+    """Numbers (T, d) for the frames: a few for each as curves, many as a map."""
+    if len(names) > MOST_CURVES:
+        return feature_map(values, columns, names, name=name)
+    return lines(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)

@@ -1,0 +1,224 @@
+"""Reads series for a trained model: from files, from arrays of numbers, and in its export."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.arguments import check_texts
+from ensue.data.files import Location, one_location
+from ensue.data.sources import is_stream
+from ensue.errors import DataError, EnsueError
+from ensue.extensions.frames.data.series import Series, as_vectors
+from ensue.extensions.frames.data.sounds import log_mel
+from ensue.extensions.frames.data.source import FrameSource
+from ensue.extensions.frames.models.frame_features import Frames
+from ensue.extensions.frames.page import SeriesView
+from ensue.extensions.frames.tasks import FramesRecipe
+from ensue.extensions.frames.tasks.data import check_frames
+from ensue.extensions.frames.tasks.model import FrameParts, LabeledFrameParts
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.pipeline import Predictor
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+
+CHUNK_FRAMES, CHUNK_SERIES = 262_144, 4_096
+"""The most frames and series that are held and sorted by length."""
+NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
+GIVEN = "arrays of numbers (T, d), or of the samples (n,) of sounds"
+
+
+def chunked(series: Iterable[Series]) -> Iterator[list[Series]]:
+    """A stream of series in lists, so that a file of any length is read in constant memory."""
+    return chunks(series, lambda one: len(one.frames), most_words=CHUNK_FRAMES, most_items=CHUNK_SERIES)
+
+
+class FramesPipeline(Predictor):
+    """The base of the pipelines of models that read frames."""
+
+    recipe: FramesRecipe
+    parts: FrameParts
+    reads_frames: ClassVar[bool] = True
+
+    def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
+        super().__init__(model.eval())
+        self.recipe, self.run, self.parts, self.seen = recipe, run, parts, parts.seen
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe: Any = directory.recipe
+        return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
+
+    def source(self, location: Location, *, encoding: str = "utf-8") -> FrameSource:
+        """The series of a file, a folder, a glob or a table of paths. They have to look like the training data."""
+        location = one_location(location, "the data")
+        return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
+
+    def _given(self, series: Iterable[Any]) -> Iterator[Series]:
+        """The series of a caller. Raises EnsueError for numbers that the model does not read."""
+        check_texts(series, GIVEN)
+        for number, one in enumerate(series):
+            if isinstance(one, Series):
+                self._as_series(one.frames, one.name)
+            yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
+
+    def only(self, given: Any) -> Series:
+        """The series of a location that has one, or of a caller. Raises EnsueError for another number of series."""
+        if not isinstance(given, str | Path):
+            (one,) = self._given([given])
+            return one
+        if is_stream(str(given)):
+            raise EnsueError(NO_STREAM)
+        found = list(islice(map(self._checked, self.source(given)), 2))
+        if not found:
+            raise DataError("no series in it", given)
+        if len(found) > 1 and found[0].name != found[1].name:
+            example = f"{given}[0]" if Path(given).is_file() else found[0].place[0]
+            raise DataError(f"several series in it; expected one, such as {example}", given)
+        return found[0]
+
+    def series_view(self, series: Series) -> SeriesView:
+        """A series as a page shows it. Raises EnsueError for one that is too long."""
+        shape = self.seen.shape
+        rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
+        names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
+        return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
+
+    def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
+        for series in self._given(texts):  # which have their numbers as names
+            yield from self.predict_json([series])
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Any:
+        """`inspect` of a location, perhaps with a target behind it; or of frames, as the server has them."""
+        inspected: Any = self
+        is_place = any(isinstance(text, str) for text in texts)
+        return inspected.inspect(*texts, **options) if is_place else inspected.inspect(list(texts), **options)
+
+    def _checked(self, series: Series) -> Series:
+        """The series, if the model reads it whole."""
+        check_frames(series, self.recipe)
+        return series
+
+    def _as_series(self, numbers: Any, name: str) -> Series:
+        try:
+            values = as_vectors(np.asarray(numbers), "")
+        except (ValueError, TypeError, DataError):
+            raise EnsueError(f"series {name}: expected {GIVEN}") from None
+        shape = self.seen.shape
+        if shape.is_sound and values.ndim == 1 and len(values):
+            values = log_mel(self.recipe.reading().sound, values, round(shape.rate))
+        if values.ndim != 2 or values.shape[1] != shape.width or not len(values):
+            raise EnsueError(f"series {name}: numbers of the shape {values.shape}; expected (T, {shape.width})")
+        wrong = np.isinf(values) if self.recipe.data.missing == "mean" else ~np.isfinite(values)
+        if wrong.any():
+            raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
+        return Series(name, values)
+
+    def _whole(self, location: Location, encoding: str) -> Iterator[Series]:
+        """The series of a location, to be scored. Raises DataError for none."""
+        location, one = one_location(location), None
+        for one in self.source(location, encoding=encoding):
+            yield self._checked(one)
+        if one is None:
+            raise DataError("no series in it", location)
+
+    def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
+        """The series of a part of a location for `ensue predict`, in whole chunks. Raises EnsueError for stdin, which
+        names no format.
+        """
+        if is_stream(location):
+            raise EnsueError(NO_STREAM)
+        whole = self.source(location, encoding=encoding)
+        return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, whole))))
+
+    def _portable(
+        self, function: Callable[..., dict[str, Tensor]], program: str, settings: Mapping[str, Any]
+    ) -> Portable:
+        """The model as one function of whole series: frames, NaN where a value is missing, and the length of each."""
+        inputs = {"frames": self._frames_form, "lengths": TensorForm(("batch",), torch.int64)}
+
+        def sample(batch: int, length: int) -> dict[str, Tensor]:
+            return {"frames": self._sample_frames(batch, length), "lengths": sample_lengths(batch, length)}
+
+        part = PortableFunction("model", function, inputs, sample)
+        return Portable(self.model, (part,), (program, "frames"), {**self._file_settings(), **settings})
+
+    @property
+    def _frames_form(self) -> TensorForm:
+        return TensorForm(("batch", "time", self.seen.shape.width))
+
+    def _sample_frames(self, batch: int, length: int) -> Tensor:
+        """Frames (B, T, d) as far from each other as those of the training data, some missing if they may be."""
+        mean, deviation = (torch.tensor(part) for part in (self.seen.mean, self.seen.deviation))
+        values = torch.randn(batch, length, len(mean)) * deviation + mean
+        if self.recipe.data.missing == "mean":
+            values[torch.rand(values.shape) < 0.1] = torch.nan
+        return values
+
+    def _file_settings(self) -> dict[str, Any]:
+        """The settings with which the program of an export reads files."""
+        reading = self.recipe.reading()
+        sound = reading.sound._asdict()
+        return {"shape": self.seen.shape._asdict(), "reading": {**reading._asdict(), "sound": sound}}
+
+
+class Answer(Protocol):
+    """The answer of a model to a series."""
+
+    @property
+    def line(self) -> str:
+        """The answer as a line, with tabs between its parts."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
+    """The base of the pipelines that have one answer to each series."""
+
+    @abstractmethod
+    def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[AnswerT]:
+        """The answers to a stream of series of any length, in order, in constant memory. Without `in_full` they may
+        lack what is in JSON alone.
+        """
+
+    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
+        return [found.as_json() for found in self.answers(self._given(texts))]
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False, shard: Shard = WHOLE,
+    ) -> Iterator[str]:  # fmt: skip
+        for found in self.answers(self._read(location, encoding, shard), in_full=as_json):
+            yield (json.dumps(found.as_json(), ensure_ascii=False) if as_json else found.line) + "\n"
+
+
+class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
+    """The base of the pipelines of models that give labels to frames."""
+
+    parts: LabeledFrameParts
+
+    @property
+    def labels(self) -> Any:
+        """The labels of the model."""
+        return self.parts.labels
+
+    def __repr__(self) -> str:
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
+
+
+def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
+    """A batch as the model reads it."""
+    return Frames(frames, mask_of(frames, lengths))

@@ -1,0 +1,1 @@
+"""How far gradients reach back."""

@@ -1,0 +1,1 @@
+"""The hub of Hugging Face."""

@@ -1,0 +1,1 @@
+"""Files and terms of translators: TMX, glossaries, markup."""

@@ -1,0 +1,275 @@
+"""An HTTP connection: one request at a time, read with h11 in phases whose bytes are counted.
+
+The head of a request is parsed when it comes, its body while the application awaits it, and nothing while an answer is
+made. Bytes that are not parsed yet wait; above `BLOCK` of them the socket is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, MutableSet
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+import h11
+from starlette.types import ASGIApp, Message
+
+from ensue.extensions.serving.limits import BLOCK, Limits
+from ensue.extensions.serving.refusal import Refusal
+from ensue.extensions.serving.transport import CONNECTION, as_bytes
+
+AT_ONCE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+"""For a socket: closing drops what was not sent. The numbers of Windows are shorter."""
+BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+)
+ORIGIN = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+"""The beginning of a target that is a complete URL."""
+PARSED_BYTES, MAX_CHUNKS = 1 << 12, 64
+"""The bytes that h11 gets at a time, and the chunks of a body that are parsed before other connections have a turn."""
+
+
+class Connection(asyncio.Protocol):
+    """The connection of a client to the ASGI application `app`; it is in `connections` while it is open."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, app: ASGIApp, limits: Limits, connections: MutableSet[Connection]) -> None:
+        self.app, self.limits, self.connections = app, limits, connections
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
+        self._unread = bytearray()
+        self._overhead = self._body_bytes = 0
+        """The bytes of the phase that are no body: of the head, or of chunk sizes, chunk extensions and trailers."""
+        self._task: asyncio.Task[None] | None = None
+        """The request that is being answered."""
+        self._arrived, self._writable = asyncio.Event(), asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._head = b""
+        self._is_read = self._is_paused = self._is_closing = self._is_last = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a request, unless there are too many connections."""
+        self.transport = transport
+        self.connections.add(self)
+        transport.set_write_buffer_limits(BLOCK)
+        self._writable.set()
+        if len(self.connections) > self.limits.connections:
+            transport.close()
+        self._call_later(self.limits.headers_seconds, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request that its client has left."""
+        self.connections.discard(self)
+        self._call_later()
+        self._is_closing = True
+        self._arrived.set()
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse a head, or keep bytes for the application to read; drop them after the last answer."""
+        if self._is_closing:
+            return
+        self._unread += data
+        if self._task is None:
+            self._read_head()
+        self._arrived.set()
+        self._pause()
+
+    def pause_writing(self) -> None:
+        """Let `send` wait."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let `send` go on."""
+        self._writable.set()
+
+    async def receive(self) -> Message:
+        """Return the next bytes of the body as ASGI has them, and after the body the end of the connection."""
+        if self._http.they_are_waiting_for_100_continue and not self._is_closing:
+            self.transport.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        while not self._is_closing:
+            self._arrived.clear()
+            body = self._read_body()
+            if body or (self._has_body and not self._is_read):
+                self._is_read = self._has_body
+                # Other connections have a turn, and nothing is computed for a client that has left by then.
+                await asyncio.sleep(0)
+                if self.transport.is_closing():
+                    break
+                return {"type": "http.request", "body": body, "more_body": not self._is_read}
+            await self._arrived.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Write an ASGI message, and return when the client reads."""
+        if self._is_closing:
+            return
+        if message["type"] == "http.response.start":
+            self._head = self._response(message)
+            return
+        data, head = message.get("body", b""), self._head
+        if data and self._method != b"HEAD":
+            head += self._http.send(h11.Data(data=data)) or b""
+        if not message.get("more_body", False):
+            head += self._http.send(h11.EndOfMessage()) or b""
+        self._head = b""
+        self.transport.write(head)
+        await self._writable.wait()
+
+    async def sent(self) -> None:
+        """Return when this system has taken in all that was written."""
+        if not self._is_closing and self.transport.get_write_buffer_size():
+            self.transport.set_write_buffer_limits(0)
+            await self._writable.wait()
+            self.transport.set_write_buffer_limits(BLOCK)
+
+    def abort(self) -> None:
+        """End the connection at once; what was not sent is dropped, by the system too."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        self.transport.abort()
+
+    def shut_down(self) -> None:
+        """Close the connection after the present answer."""
+        self._is_last = True
+        if self._task is None:
+            self.transport.close()
+
+    @property
+    def _has_body(self) -> bool:
+        return self._http.their_state is not h11.SEND_BODY
+
+    def _next_event(self) -> Any:
+        """Return the next event of h11, NEED_DATA if its bytes have not come. Raises RemoteProtocolError."""
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Data):
+                self._body_bytes += len(event.data)
+                self._overhead -= len(event.data)
+                return event
+            ahead = 0 if event is h11.NEED_DATA else len(self._http.trailing_data[0])
+            if self._overhead - ahead > self.limits.header_bytes + self._body_bytes // 8:
+                raise h11.RemoteProtocolError("too many bytes of headers, chunk sizes, chunk extensions or trailers")
+            if event is not h11.NEED_DATA:
+                self._overhead, self._body_bytes = ahead, 0
+            if event is not h11.NEED_DATA or not self._unread:
+                return event
+            piece = bytes(self._unread[:PARSED_BYTES])
+            del self._unread[:PARSED_BYTES]
+            self._http.receive_data(piece)
+            self._overhead += len(piece)
+
+    def _read_head(self) -> None:
+        """Start the next request if its head is complete."""
+        try:
+            event = self._next_event()
+        except h11.RemoteProtocolError:
+            self._refuse()
+            return
+        if not isinstance(event, h11.Request):
+            return
+        self._watch_pause()
+        self._is_read, self._method = False, event.method
+        self._task = asyncio.get_running_loop().create_task(self.app(self._scope(event), self.receive, self.send))  # type: ignore[arg-type]
+        self._task.add_done_callback(self._end_request)
+
+    def _scope(self, request: h11.Request) -> dict[str, Any]:
+        path, _, query = request.target.partition(b"?")
+        path = ORIGIN.sub(b"", path, count=1) or b"/"
+        return {
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "scheme": "http", "root_path": "",
+            "http_version": request.http_version.decode(), "method": request.method.decode(), "raw_path": path,
+            "path": unquote(path.decode("ascii")), "query_string": query, "headers": list(request.headers),
+            "extensions": {CONNECTION: self},
+        }  # fmt: skip
+
+    def _read_body(self) -> bytes:
+        """Return the chunks that have come, some of them if there are many; close the connection if they are none."""
+        parts = list[bytes]()
+        try:
+            while not self._has_body and len(parts) < MAX_CHUNKS:
+                event = self._next_event()
+                if not isinstance(event, h11.Data):
+                    break
+                parts.append(event.data)
+        except h11.RemoteProtocolError:
+            self._refuse()
+        self._pause()
+        return b"".join(parts)
+
+    def _response(self, message: Message) -> bytes:
+        """The head of an answer. A body that has not come by then is not waited for: the connection will be closed."""
+        self._read_body()
+        if self._is_closing:
+            return b""
+        headers = [*message["headers"], (b"date", formatdate(usegmt=True).encode())]
+        if not self._has_body or self._is_last:
+            headers.append((b"connection", b"close"))
+        status = message["status"]
+        reason = HTTPStatus(status).phrase.encode()
+        return self._http.send(h11.Response(status_code=status, headers=headers, reason=reason)) or b""
+
+    def _end_request(self, task: asyncio.Task[None]) -> None:
+        """Go on with the next request, or close the connection."""
+        self._task = None
+        if self._is_closing:
+            return
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+            self._call_later(self.limits.headers_seconds, self.transport.close)
+            self._read_head()
+            self._pause()
+        elif self._http.our_state in (h11.DONE, h11.MUST_CLOSE):
+            self._close()
+        else:
+            self.abort()
+
+    def _refuse(self) -> None:
+        """Answer what is no HTTP, or too long, unless an answer has begun, and close the connection."""
+        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.abort()
+            return
+        body = as_bytes(Refusal(400, "this is no HTTP request", code="invalid_http").body())
+        self.transport.write(BAD_REQUEST % len(body) + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection; the client has a moment to read the answer, while what it sends is dropped."""
+        self._is_closing = True
+        self._unread.clear()
+        self._arrived.set()
+        self._pause()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._call_later(self.limits.farewell_seconds, self.transport.abort)
+        else:
+            self.transport.close()
+
+    def _pause(self) -> None:
+        """Read the socket while few bytes wait. A socket that is not read does not tell that its client has left, so
+        a request during which it stays so for `farewell_seconds` is aborted.
+        """
+        is_paused = len(self._unread) > BLOCK
+        if self.transport.is_closing() or is_paused == self._is_paused:
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+        if self._task is not None:
+            self._watch_pause()
+
+    def _watch_pause(self) -> None:
+        self._call_later(self.limits.farewell_seconds, self.abort if self._is_paused else None)
+
+    def _call_later(self, seconds: float = 0.0, end: Callable[[], None] | None = None) -> None:
+        """Replace the only timer of the connection: by none without `end`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if end is None else asyncio.get_running_loop().call_later(seconds, end)

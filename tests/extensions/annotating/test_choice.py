@@ -1,0 +1,147 @@
+"""What to label next: unsure and different texts first, in the forms of annotation tools, which are read back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensue.data.compact_texts import Ragged
+from ensue.data.documents import Choice, DocumentSource
+from ensue.data.sentences.source import SentenceSource
+from ensue.errors import DataError, EnsueError
+from ensue.extensions.annotating.tools import FORMATS
+from ensue.library import load
+from ensue.tasks.contract.examples import Candidate, drawn, text_vectors
+from kept_runs.make import unpacked
+
+SPANS = Candidate(("Anna 😀 sees Lima",), (), ((0, 4, "PER"), (12, 16, "LOC")), 0.5, np.ones(1, np.float32))
+LABELED = Candidate(("good",), ("pos",), None, 0.75, np.ones(2, np.float32))
+PAIR = Candidate(("one", "two"), ("neg",), None, 0.75, np.ones(2, np.float32))
+
+
+def test_what_says_the_same_comes_last() -> None:
+    texts = np.eye(4, dtype=np.float32)[[0, 0, 1, 2, 3]]
+    residuals = np.array([[0.5], [0.5], [0.4], [0.0], [0.3]], np.float32)
+    for seed in range(5):
+        found = drawn(texts, residuals, 5, seed)
+        assert found[0] in (0, 1)
+        assert found[-1] == 1 - found[0]
+        assert sorted(found) == [*range(5)]
+        assert found == drawn(texts, residuals, 9, seed)
+
+
+def test_places_are_drawn_as_k_means_draws_centers() -> None:
+    """By the squared distance of outer products to the nearest one that is drawn, written out."""
+    draw = np.random.default_rng(0)
+    texts, residuals = draw.standard_normal((6, 3)).astype(np.float32), draw.standard_normal((6, 2)).astype(np.float32)
+    outer = np.einsum("nd,nk->ndk", texts, residuals).reshape(6, -1).astype(np.float64)
+    first = int((outer**2).sum(1).argmax())
+    distances = ((outer - outer[first]) ** 2).sum(1)
+    seconds = [drawn(texts, residuals, 2, seed)[1] for seed in range(500)]
+    shares = np.bincount(seconds, minlength=6) / 500
+    assert np.abs(shares - distances / distances.sum()).max() < 0.06
+
+
+@pytest.mark.parametrize("d", [0, 8])
+def test_vectors_of_texts(d: int) -> None:
+    words = np.random.default_rng(1).standard_normal((7, d)).astype(np.float32)
+    values = np.array([0, 1, 0, 1, 0, 2, 3, 4, 0, 5, 6])
+    found = text_vectors(words, Ragged(values, np.array([0, 2, 4, 8, 11])))
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    assert np.allclose(found[0], found[1], atol=1e-5)
+    assert found[0] @ found[2] < 0.9
+    empty = text_vectors(words, Ragged(values[:2], np.array([0, 0, 2])))
+    assert np.isfinite(empty).all()
+
+
+def test_forms_of_tools_are_read_back(tmp_path: Path) -> None:
+    """A person says yes to each prediction: what the tools export then."""
+    path = tmp_path / "a.jsonl"
+
+    def tagged() -> list[tuple[str, ...]]:
+        source = SentenceSource(path)
+        return [source.format.labels(sentence) for sentence in source]
+
+    right = [("B-PER", "O", "O", "B-LOC")]
+    path.write_text(FORMATS["doccano"]([SPANS], []))
+    assert tagged() == right
+    path.write_text(FORMATS["prodigy"]([SPANS], []))
+    assert tagged() == right
+    path.write_text(FORMATS["doccano"]([LABELED], ["pos", "neg"]))
+    assert [document.labels for document in DocumentSource(str(path))] == [("pos",)]
+    path.write_text(FORMATS["prodigy"]([LABELED], ["pos", "neg"]))
+    source = DocumentSource(str(path), Choice(texts=("text",), labels="accept"))
+    assert [(document.texts, document.labels) for document in source] == [(("good",), ("pos",))]
+    path = tmp_path / "a.json"
+    path.write_text(accepted(FORMATS["label-studio"]([SPANS], [])))
+    assert tagged() == right
+    path.write_text(accepted(FORMATS["label-studio"]([LABELED, LABELED], [])))
+    assert [document.labels for document in DocumentSource(str(path))] == [("pos",)] * 2
+    (task,) = json.loads(FORMATS["label-studio"]([PAIR], []))
+    assert task["data"] == {"text1": "one", "text2": "two"}
+    assert json.loads(FORMATS["jsonl"]([LABELED], [])) == {"text": "good", "prediction": ["pos"], "probability": 0.75}
+
+
+def accepted(tasks: str) -> str:
+    """The export of Label Studio once each prediction is an annotation."""
+    found: list[dict[str, Any]] = json.loads(tasks)
+    for task in found:
+        (prediction,) = task.pop("predictions")
+        task["annotations"] = [{"result": prediction["result"], "was_cancelled": False}]
+    return json.dumps(found)
+
+
+WORDS = [["Ann", "Novak", "does", "n't", "like", f"Oslo{n}", "(", "today", ")."] for n in range(4)]
+PLAIN = [f"Ann Novak doesn't like Oslo{n} (today)." for n in range(4)]
+DIVIDED = {
+    "columns": ("a.conll", lambda n: "".join(f"{word} O\n" for word in WORDS[n]) + "\n"),
+    "conllu": (
+        "a.conllu",
+        lambda n: "".join(f"{i}\t{word}\t" + "\t".join("_" * 8) + "\n" for i, word in enumerate(WORDS[n], 1)) + "\n",
+    ),
+    "tokens": ("a.jsonl", lambda n: json.dumps({"tokens": WORDS[n], "labels": ["O"] * 9}) + "\n"),
+    "spans": ("a.jsonl", lambda n: json.dumps({"text": PLAIN[n], "spans": []}) + "\n"),
+    "text": ("a.txt", lambda n: PLAIN[n] + "\n"),
+    "text, other blanks": ("a.txt", lambda n: " ".join(WORDS[n]) + "  \n"),
+}
+WRITTEN = {
+    "tsv": ("a.tsv", lambda n: "label\ttext\n" * (n == 1) + f"x\t{PLAIN[n]}\n"),
+    "csv": ("a.csv", lambda n: "label,text\n" * (n == 1) + f'x,"{PLAIN[n]}"\n'),
+    "json": ("a.jsonl", lambda n: json.dumps({"text": PLAIN[n] + "\n", "label": "x"}) + "\n"),
+    "fasttext": ("a.txt", lambda n: f"__label__x {' '.join(WORDS[n])}\n"),
+    "text": ("a.txt", lambda n: PLAIN[n] + "\n"),
+}
+FILES = [("tag-lstm-crf", *of) for of in DIVIDED.values()] + [("classify-lstm", *of) for of in WRITTEN.values()]
+
+
+@pytest.mark.parametrize(("run", "name", "line"), FILES, ids=[*DIVIDED, *(f"{name} of texts" for name in WRITTEN)])
+def test_texts_that_are_labeled_are_not_chosen_again(tmp_path: Path, run: str, name: str, line: Any) -> None:
+    """In whichever format, whose words a tokenizer may have divided."""
+    unpacked(run, tmp_path)
+    pool, labeled = tmp_path / "pool.txt", tmp_path / name
+    pool.write_text("".join(f"{text}\n" for text in PLAIN))
+    labeled.write_text(line(1) + line(3))
+    found = load(tmp_path / run).choose(pool, 4, without=[labeled])
+    assert sorted(each.texts for each in found) == [(PLAIN[0],), (PLAIN[2],)]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("run", ["tag-lstm-crf", "classify-lstm"])
+def test_a_run_chooses(tmp_path: Path, run: str) -> None:
+    unpacked(run, tmp_path)
+    pipeline = load(tmp_path / run)
+    pool = tmp_path / "pool.txt"
+    pool.write_text("".join(f"Anna number {n} sees Lima .\n" for n in range(20)) + "Anna number 3 sees Lima .\n")
+    known = tmp_path / "known.txt"
+    known.write_text("Anna number 3 sees Lima .\nAnna number 4 sees Lima .\n")
+    found = pipeline.choose(pool, 18, without=[known])
+    assert sorted(int(each.texts[0].split()[2]) for each in found) == [*range(3), *range(5, 20)]
+    again = [[each.texts for each in pipeline.choose(pool, 4, seed=1)] for _ in range(2)]
+    assert again[0] == again[1]
+    with pytest.raises(DataError, match="no text is left to choose"):
+        pipeline.choose(known, 2, without=[known])
+    for count, seed in ((0, 0), (-2, 0), (2, -1)):
+        with pytest.raises(EnsueError, match="expected a whole number from"):
+            pipeline.choose(pool, count, seed=seed)

@@ -1,0 +1,407 @@
+"""Models that read in both directions: what they read, what they predict, what they give, and how they are trained."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.data.corpus.batches import Segments
+from ensue.data.corpus.token_file import TokenFile
+from ensue.engine import executing
+from ensue.errors import EnsueError, RecipeError
+from ensue.extensions.bidirectional.job import BidirectionalJob
+from ensue.extensions.bidirectional.layers import ContextModel
+from ensue.extensions.bidirectional.model import BidirectionalParts
+from ensue.extensions.bidirectional.objectives import score_both_ways
+from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
+from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
+from ensue.extensions.bidirectional.words import WordReader, WordText
+from ensue.recipe import Recipe, validate_recipe
+from ensue.tasks.texts.minimal_pairs import PairScore
+from ensue.text.character_ngrams import BOUNDARIES, word_characters
+from ensue.text.words import WordTokenizer
+from training.resuming import assert_resumes
+from training.tiny import run_tiny, some_slow, words
+from training.tiny_texts import without_pictures
+
+ELMO: dict[str, Any] = {
+    "tokenizer": {"max_size": 15},
+    "words": {"kind": "characters", "d_character": 4, "filters": [[1, 3], [2, 4]], "num_highways": 1},
+    "encoder": {"kind": "projected", "d_model": 6, "d_cell": 9, "num_layers": 2, "residual": True, "clip_cell": 3.0},
+    "head": {"kind": "softmax", "sampled": 6},
+    "train": {"batch_size": 4, "segment_length": 8},
+}
+CONTEXT: dict[str, Any] = {
+    "words": {"kind": "table", "d_words": 5},
+    "encoder": {"kind": "lstm", "d_model": 6},
+    "head": {"kind": "context", "d_context": 7, "negatives": 3},
+    "train": {"batch_size": 4, "segment_length": 8, "carry_state": False},
+}
+TRAIN: dict[str, Any] = {"steps": 9, "validations": 3, "learning_rate": 0.01, "precision": "float32"}
+
+
+def recipe(tables: dict[str, Any], path: Path | str = "", **train: Any) -> Recipe:
+    data = {"train": str(path)} if path else {}
+    table = {**TRAIN, **tables["train"], **train}
+    return validate_recipe(
+        {"task": "bidirectional-language-modeling", "data": data, **tables, "train": table}, where="t"
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Nothing is compiled, and no run draws a picture."""
+    with executing("plain"), pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bidirectional") / "text.txt"
+    path.write_text(words(900))
+    return path
+
+
+@pytest.fixture(scope="module")
+def elmo(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
+    out = tmp_path_factory.mktemp("runs") / "elmo"
+    run_tiny(recipe(ELMO, corpus, steps=4, validations=1), out)
+    found = ensue.load(out)
+    assert isinstance(found, BidirectionalPipeline)
+    return found
+
+
+@pytest.fixture(scope="module")
+def context2vec(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
+    out = tmp_path_factory.mktemp("runs") / "context"
+    run_tiny(recipe(CONTEXT, corpus, steps=4, validations=1), out)
+    found = ensue.load(out)
+    assert isinstance(found, BidirectionalPipeline)
+    return found
+
+
+def text_of(string: str, vocabulary: list[str]) -> tuple[WordText, WordReader, WordTokenizer]:
+    tokenizer = WordTokenizer.train([" ".join(vocabulary)])
+    all_words = WordTokenizer.train([string])
+    ids = all_words.encode(string)
+    reader = WordReader(tokenizer, recipe(ELMO).words)  # type: ignore[attr-defined]
+    return WordText.of(TokenFile(ids), all_words, tokenizer), reader, tokenizer
+
+
+def test_each_direction_predicts_the_next_word_of_its_own_way(corpus: Path) -> None:
+    """Segments: targets are the words after (before) the inputs; both directions read each word of an epoch once, and
+    each row goes on where it was.
+    """
+    job = BidirectionalJob(recipe(ELMO, corpus))
+    task, text = job.task, job.text
+    assert isinstance(task.batches, Segments)
+    read: dict[str, list[np.ndarray[Any, Any]]] = {"rightward": [], "leftward": []}
+    for step in range(task.steps_per_epoch):
+        batch = task.batch(step, torch.device("cpu"))
+        rows = job.reader.rows(list(text.words))
+        assert len(np.unique(batch.words[2:].numpy(), axis=0)) == len(batch.words) - 2
+        id_of = {
+            tuple(row): text.ids[n - 2]
+            for n, row in enumerate(np.pad(rows, ((0, 0), (0, 9)), constant_values=260).tolist())
+            if n >= 2
+        }
+        for name, seen in read.items():
+            way = getattr(batch, name)
+            spelled = np.pad(
+                batch.words.numpy(), ((0, 0), (0, rows.shape[1] + 9 - batch.words.shape[1])), constant_values=260
+            )
+            ids = np.array([[1 if n < 2 else id_of[tuple(spelled[n])] for n in row] for row in way.inputs.tolist()])
+            assert (ids[:, 1:] == way.targets[:, :-1].numpy()).all()
+            if seen:
+                assert (ids[:, 0] == seen[-1][:, -1]).all()
+            seen.append(way.targets.numpy())
+            ends = way.inputs[ids == 1]
+            assert (ends == (0 if name == "rightward" else 1)).all()
+    rightward, leftward = (np.concatenate(read[name], axis=1) for name in read)
+    # leftward predicts each word of a stretch but its last, rightward each but its first
+    assert (leftward[:, ::-1][:, 1:] == rightward[:, :-1]).all()
+
+
+def test_blocks_are_read_as_if_they_were_whole_texts(corpus: Path) -> None:
+    job = BidirectionalJob(recipe(CONTEXT, corpus))
+    batch = job.task.batch(3, torch.device("cpu"))
+    assert (batch.rightward.inputs[:, 0] == 0).all()
+    assert (batch.leftward.inputs[:, 0] == 1).all()
+    assert torch.equal(batch.leftward.targets, batch.rightward.targets.flip(1))
+    ids = batch.words[batch.rightward.inputs]
+    assert torch.equal(ids[:, 1:], batch.rightward.targets[:, :-1])
+    assert batch.noise is not None
+    assert batch.noise.shape == (4, 8, 3)
+    again = job.task.batch(3, torch.device("cpu"))
+    assert again.noise is not None
+    assert torch.equal(again.noise, batch.noise)
+    assert not torch.equal(job.task.batch(4, torch.device("cpu")).noise, batch.noise)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_word_is_predicted_without_being_read(
+    elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline
+) -> None:
+    """Another word in a place changes neither its context nor what predicts it; it changes the others."""
+    one, other = ["the", "cat", "sat", "on"], ["the", "mat", "sat", "on"]
+    a, b = context2vec.layers_of_words([one, other])
+    np.testing.assert_allclose(a[1, 1], b[1, 1], atol=1e-6)
+    assert np.abs(a[1, [0, 2, 3]] - b[1, [0, 2, 3]]).max(1).min() > 1e-5
+    numbered, mask = elmo.reader.sentences([one, other])
+    features, _ = elmo.model.read(*map(torch.from_numpy, numbered), mask=torch.from_numpy(mask))
+    for side in elmo.model.beside(features[-1], torch.from_numpy(mask[:, 1:])):
+        torch.testing.assert_close(side[0, 1], side[1, 1])
+
+
+@torch.no_grad()
+def test_a_batch_sums_the_surprisals_of_both_directions(elmo: BidirectionalPipeline, corpus: Path) -> None:
+    """Against each direction by itself, position by position, from the vectors of its words."""
+    job = BidirectionalJob(recipe(ELMO, corpus))
+    batch = job.task.batch(0, torch.device("cpu"))
+    model = elmo.model
+    loss, _ = model.loss(batch.words, batch.rightward, batch.leftward)
+    vectors, total = model.words(batch.words), 0.0
+    for layers, way in ((model.rightward, batch.rightward), (model.leftward, batch.leftward)):
+        for row, targets in zip(way.inputs, way.targets, strict=True):
+            state = None
+            for number, target in zip(row, targets, strict=True):
+                h, state = layers.step(vectors[number : number + 1], state)
+                total -= float(torch.log_softmax(model.head(h), 1)[0, target])
+    assert float(loss.total) == pytest.approx(total, rel=1e-4)
+    assert loss.count == 2 * 4 * 8
+
+
+@torch.no_grad()
+def test_context_loss_is_that_of_negative_samples(context2vec: BidirectionalPipeline, corpus: Path) -> None:
+    scores = context2vec.evaluate(corpus).as_json()
+    assert context2vec.scored_items(corpus).whole() == pytest.approx({"noise_nats": scores["noise_nats"]})
+    job = BidirectionalJob(recipe(CONTEXT, corpus))
+    batch = job.task.batch(0, torch.device("cpu"))
+    model = context2vec.model
+    assert isinstance(model, ContextModel)
+    assert batch.noise is not None
+    noise = batch.noise.clone()
+    noise[0, 0, 0] = batch.rightward.targets[0, 0]  # which then does not count
+    found = model.loss(batch.words, batch.rightward, batch.leftward, noise)
+    total = 0.0
+    for row in range(4):
+        ids = batch.rightward.targets[row].tolist()
+        symbols = [model_words(context2vec)[i] for i in ids]
+        c = context2vec.layers_of_words([symbols])[0][1]
+        for t, (target, drawn) in enumerate(zip(ids, noise[row].tolist(), strict=True)):
+            scores = (model.targets.weight @ torch.from_numpy(c[t])).tolist()
+            total += math.log1p(math.exp(-scores[target]))
+            total += sum(math.log1p(math.exp(scores[k])) for k in drawn if k != target)
+    assert float(found.total) == pytest.approx(total, rel=1e-4)
+
+
+def model_words(pipeline: BidirectionalPipeline) -> tuple[str, ...]:
+    return tuple(pipeline.tokenizer.vocabulary.symbols)
+
+
+def test_layers_of_words_do_not_depend_on_other_sentences(elmo: BidirectionalPipeline) -> None:
+    sentences = [["the", "cat"], [], ["a", "word", "nobody", "knew", "", "mat"], ["mat"] * 40]
+    together = elmo.layers_of_words(sentences)
+    assert (elmo.num_layers, elmo.d_layers) == (3, 12)
+    for words_, layers in zip(sentences, together, strict=True):
+        assert layers.shape == (3, len(words_), 12)
+        assert layers.dtype == np.float32
+        np.testing.assert_allclose(elmo.layers_of_words([words_])[0], layers, atol=1e-6)
+    np.testing.assert_array_equal(together[0][0, :, :6], together[0][0, :, 6:])
+    np.testing.assert_array_equal(elmo.embed_words(sentences, layer=1)[0], together[0][1])
+    np.testing.assert_allclose(elmo.embed(["the cat", ""], layer=2), [together[0][2].mean(0), np.zeros(12)], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "grid"])
+def test_layers_of_any_stack_with_words_of_any_size(kind: str) -> None:
+    """Vectors of words that are smaller than the features of a layer have zeros behind; a grid is one layer."""
+    encoder = {"kind": kind, "d_model": 6, "num_layers": 2, "dropout": 0.5, "dropout_input": 0.5}
+    tables = ELMO | {"words": {"kind": "table", "d_words": 4}, "encoder": encoder}
+    tokenizer, found = WordTokenizer.train(["a b"]), recipe(tables)
+    assert isinstance(found, BidirectionalRecipe)
+    pipeline = BidirectionalPipeline(BidirectionalParts(tokenizer).build(found), tokenizer, found)
+    (layers,) = pipeline.layers_of_words([["a", "b", "c"]])
+    assert layers.shape == (pipeline.num_layers, 3, pipeline.d_layers) == (3 if kind == "lstm" else 2, 3, 12)
+    assert not layers[0, :, 8:].any()
+    np.testing.assert_array_equal(layers[0, :, :4], layers[0, :, 4:8])
+
+
+def test_vectors_of_unknown_words_follow_from_their_characters(elmo: BidirectionalPipeline) -> None:
+    known, unknown = elmo.layers_of_words([["catty"], ["dogs"]])
+    assert np.abs(known[0] - unknown[0]).max() > 1e-3
+
+
+def test_state_is_carried_if_asked(elmo: BidirectionalPipeline) -> None:
+    first, second = elmo.layers_of_words([["the", "cat"], ["on"]], carry=True)
+    alone = elmo.layers_of_words([["the", "cat"], ["on"]])
+    np.testing.assert_allclose(first, alone[0], atol=1e-6)
+    assert np.abs(second[1:] - alone[1][1:]).max() > 1e-4
+    np.testing.assert_allclose(second[0], alone[1][0], atol=1e-6)
+
+
+@torch.no_grad()
+def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+    """Of a text whose words the softmax does not all know, against both directions position by position."""
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sat\non zebras while\n")
+    scores = elmo.evaluate(path).as_json()
+    assert elmo.scored_items(path).whole() == pytest.approx({"nats_per_token": scores["nats_per_token"]})
+    model, spelled = elmo.model, ["the", "cat", "sat", "\n", "on", "zebras", "while", "\n"]
+    ids = elmo.tokenizer.encode(path.read_text()).tolist()
+    nats = []
+    for layers, order, boundary in ((model.rightward, 1, 0), (model.leftward, -1, 1)):
+        total, state, row = 0.0, None, BOUNDARIES[boundary : boundary + 1]
+        for word, id in list(zip(spelled, ids, strict=True))[::order]:
+            h, state = layers.step(model.words(torch.from_numpy(row)), state)
+            total -= float(torch.log_softmax(model.head(h), 1)[0, id])
+            row = BOUNDARIES[boundary : boundary + 1] if word == "\n" else word_characters([word], longest=50)
+        nats.append(total / 8)
+    assert scores["perplexity_forward"] == pytest.approx(math.exp(nats[0]), rel=1e-4)
+    assert scores["perplexity_backward"] == pytest.approx(math.exp(nats[1]), rel=1e-4)
+    assert scores["nats_per_token"] == pytest.approx(sum(nats) / 2, rel=1e-4)
+    assert (scores["tokens"], scores["unknown"]) == (8, ids.count(0))
+
+
+@torch.no_grad()
+def test_surprisals_of_words_are_the_mean_of_both_directions(elmo: BidirectionalPipeline) -> None:
+    scored = elmo.score("the cat\nsat\n\n")
+    assert [token.symbol for token in scored] == ["the", "cat", "sat"]
+    (alone,) = elmo.score("sat")
+    assert scored[2].nats == pytest.approx(alone.nats)
+    boundaries = torch.from_numpy(BOUNDARIES)
+    steps = [
+        layers.step(elmo.model.words(boundaries[n : n + 1]))[0]
+        for n, layers in enumerate((elmo.model.rightward, elmo.model.leftward))
+    ]
+    id = int(elmo.tokenizer.encode("sat")[0])
+    nats = [-float(torch.log_softmax(elmo.model.head(h), 1)[0, id]) for h in steps]
+    assert alone.nats == pytest.approx(sum(nats) / 2, rel=1e-5)
+
+
+def test_the_better_text_of_a_pair_is_the_one_with_fewer_nats(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+    pairs = [("the cat sat", "cat the sat on"), ("on mats", "a zebra on the mat"), ("the cat", "the cat"), ("", "sat")]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"sentence_good": a, "sentence_bad": b}) + "\n" for a, b in pairs))
+    nats = [[sum(token.nats for token in elmo.score(text)) for text in pair] for pair in pairs]
+    better = sum(0.5 if good == bad else float(good < bad) for good, bad in nats)
+    assert elmo.minimal_pairs(path).total == PairScore("total", 4, better, sum(good == bad for good, bad in nats))
+
+
+def test_neighbors_of_words_and_of_gaps(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
+    assert [n.word for n in elmo.neighbors("cats", 2)] != []
+    assert "cat" not in [n.word for n in elmo.neighbors("cat", 5)]
+    assert len(context2vec.neighbors("the cat [] on a mat", 4)) == 4
+    context = context2vec.layers_of_words([["the", "x", "on"]])[0][1, 1]
+    table = context2vec.model.targets.weight.detach().numpy()[2:]
+    cosines = table @ context / np.linalg.norm(table, axis=1) / np.linalg.norm(context)
+    best = model_words(context2vec)[2 + int(cosines.argmax())]
+    found = context2vec.neighbors("the [] on", 1)[0]
+    assert (found.word, found.similarity) == (best, pytest.approx(float(cosines.max()), abs=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[] and []", "2 gaps"), ("", "no word in the text"), ("zebra", 'no vector for the word "zebra"')],
+)
+def test_neighbors_that_there_are_not(text: str, message: str, context2vec: BidirectionalPipeline) -> None:
+    with pytest.raises(EnsueError, match=message):
+        context2vec.neighbors(text)
+
+
+def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
+    with pytest.raises(EnsueError, match="a gap, written"):
+        elmo.neighbors("the [] sat")
+    with pytest.raises(EnsueError, match='the head of this model is "context"'):
+        context2vec.score("the cat")
+    with pytest.raises(EnsueError, match='the head of this model is "context"'):
+        context2vec.minimal_pairs("pairs.jsonl")
+    with pytest.raises(EnsueError, match='no pooling "meen"'):
+        elmo.layers_of_words([["a"]], pooling="meen")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tables", some_slow([ELMO, CONTEXT], CONTEXT), ids=["elmo", "context2vec"])
+def test_interrupted_killed_and_resumed_is_bit_identical(tables: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    more = {"reset_state": 0.2, "accumulate": 2} if tables is ELMO else {"accumulate": 2}
+    assert_resumes(recipe(tables, corpus, checkpoint_every=3, **more), tmp_path)
+
+
+@pytest.mark.slow
+def test_contexts_learn_which_words_fit(tmp_path: Path) -> None:
+    """Each word of this text follows from its neighbors."""
+    path = tmp_path / "text.txt"
+    path.write_text("the cat eats fish .\nthe dog eats meat .\n" * 150)
+    run_tiny(
+        recipe(CONTEXT | {"encoder": {"kind": "lstm", "d_model": 12}}, path, steps=150, learning_rate=0.02),
+        tmp_path / "run",
+    )
+    model = ensue.load(tmp_path / "run")
+    assert isinstance(model, BidirectionalPipeline)
+    assert model.neighbors("the [] eats meat .", 1)[0].word == "dog"
+    assert model.neighbors("the cat eats [] .", 1)[0].word == "fish"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"encoder": {"kind": "transformer"}}, 'has the encoder "transformer"'),
+        ({"head": {"kind": "context"}}, "needs both sides of a word"),
+        ({"words": {"kind": "characters", "filters": [[9, 3]], "longest": 8}}, "a filter over 9 characters"),
+        ({"words": {"kind": "characters", "filters": [[1, 2, 3]]}}, "words.filters"),
+        ({"train": {"carry_state": False, "reset_state": 0.1}}, "no state is carried"),
+        ({"encoder": {"kind": "grid", "residual": True}}, "connections of its own"),
+    ],
+)
+def test_recipes_that_do_not_go_together(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(ELMO | change)
+
+
+def test_a_model_without_a_head_is_not_trained(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is not trained here"):
+        run_tiny(recipe(ELMO | {"head": {"kind": "none"}}, corpus), tmp_path / "run")
+
+
+def test_scores_of_a_text_are_the_same_in_training_and_later(elmo: BidirectionalPipeline) -> None:
+    text, reader, _ = text_of("the cat\nsat on\n", list(model_words(elmo)))
+    assert text.unknown == 0
+    scores = score_both_ways(elmo.model, elmo.model.head, text, reader)
+    assert scores.both.tokens == 12
+
+
+def test_what_is_inside_of_both_directions(elmo: BidirectionalPipeline) -> None:
+    text = "ba bo bu ba be"
+    view = elmo.inspect(text).view
+    score = [token.nats for token in elmo.score(text)]
+    assert ((view.rightward.surprisals + view.leftward.surprisals) / 2).tolist() == pytest.approx(score, abs=1e-4)
+    assert view.words == tuple(text.split())
+    layers = elmo.layers_of_words([text.split()])[0]
+    hidden = {units.name: units.values for units in view.units if units.kind.endswith("hidden")}
+    d = hidden["layer 2, rightward hidden"].shape[1]
+    upper = layers[2] - layers[1] if elmo.recipe.encoder.residual else layers[2]  # type: ignore[union-attr]
+    assert hidden["layer 2, rightward hidden"] == pytest.approx(upper[:, :d], abs=1e-4)
+    assert hidden["layer 2, leftward hidden"] == pytest.approx(upper[:, d : 2 * d], abs=1e-4)
+    page = elmo.inspect(text).page
+    assert all(heading in page for heading in ("Both directions", "A range as a pattern", "Map of the words"))
+    with pytest.raises(EnsueError, match="the text has no words"):
+        elmo.inspect(" ")
+
+
+def test_what_fits_in_the_place_of_each_word(context2vec: BidirectionalPipeline) -> None:
+    words_read = ["ba", "bo", "bu", "be"]
+    inspection = context2vec.inspect(" ".join(words_read))
+    assert inspection.view.rightward is None
+    for place, fits in enumerate(inspection.view.fits):
+        gap = " ".join([*words_read[:place], "[]", *words_read[place + 1 :]])
+        assert fits == context2vec.neighbors(gap, len(fits))
+    assert "What fits in its place" in inspection.page

@@ -1,0 +1,97 @@
+"""Several vectors for a word: two words that are written as one are told apart, and runs resume to the same bits."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ensue
+from ensue.data.corpus.token_file import TokenFile
+from ensue.errors import RecipeError
+from ensue.extensions.bidirectional.senses import Surroundings, cluster_senses, clustered
+from ensue.recipe import Recipe, validate_recipe
+from ensue.tasks.word_vectors.examples import LINE_END
+from ensue.tasks.word_vectors.recipe import SensesTable
+from training.resuming import At, interrupt
+from training.tiny import kept, run_tiny
+
+TOPICS = (["salt", "oven", "butter", "onion", "flour"], ["piano", "choir", "rhythm", "violin", "chord"])
+
+
+def recipe(folder: Path, senses: str = "", **vectors: Any) -> Recipe:
+    document = {
+        "task": "word-vectors",
+        "data": {"train": str(folder / "text.txt")},
+        "tokenizer": {"min_count": 2},
+        "vectors": {"kind": "skip-gram", "d_words": 8, "window": 3, "subsample": 0.0, **vectors},
+        "senses": {"from": senses, "most": 2, "words": 50} if senses else {},
+        "train": {"epochs": 6, "batch_size": 150, "learning_rate": 0.2, "validations": 2},
+    }
+    return validate_recipe(document, where="tiny")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines of one topic each, in all of which "note" stands; a run of one vector for a word, and one of senses."""
+    path, choose = tmp_path_factory.mktemp("senses"), random.Random(0)
+    lines = ([*choose.choices(TOPICS[n % 2], k=3), "note", *choose.choices(TOPICS[n % 2], k=3)] for n in range(300))
+    (path / "text.txt").write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
+    run_tiny(recipe(path), path / "words")
+    run_tiny(recipe(path, senses=str(path / "words")), path / "senses")
+    return path
+
+
+@pytest.mark.slow
+def test_two_meanings_have_two_vectors(folder: Path) -> None:
+    model = ensue.load(folder / "senses")
+    assert {"note", "note_2"} <= set(model.words)
+    near = [{neighbor.word for neighbor in model.neighbors(word, 3)} for word in ("note", "note_2")]
+    topics = [next(topic for topic, words in enumerate(TOPICS) if found <= {*words}) for found in near]
+    assert sorted(topics) == [0, 1]
+    cooking, music = (["note", "note_2"][topics.index(topic)] for topic in (0, 1))
+    assert model.sense_of(["butter", "note", "flour"], 1) == cooking
+    assert model.sense_of(["violin", "note", "piano"], 1) == music
+    assert model.sense_of(["violin", "note", "piano"], 0) == "violin"
+    assert model.sense_of(["unheard", "note"], 1) == "note"
+
+
+@pytest.mark.slow
+def test_a_run_of_senses_is_whole_and_resumes_to_the_same_bits(folder: Path, tmp_path: Path) -> None:
+    whole, parts, origin = tmp_path / "whole", tmp_path / "parts", tmp_path / "origin"
+    run_tiny(recipe(folder), origin)
+    again = recipe(folder, senses=str(origin))
+    run_tiny(again, whole)
+    assert run_tiny(again, parts, reporter=At(3, interrupt)).reason == "interrupted"
+    origin.rename(tmp_path / "gone")
+    run_tiny(None, parts, resume=True)
+    assert kept(whole) == kept(parts)
+
+
+@pytest.mark.slow
+def test_what_senses_do_not_fit_is_one_line(folder: Path) -> None:
+    with pytest.raises(RecipeError, match=r"senses\.from, which is for cbow and skip-gram without n-grams"):
+        recipe(folder, senses="somewhere", longest_ngram=4)
+
+
+def test_only_chosen_words_are_relabeled() -> None:
+    ids = np.array([2, 5, 3, LINE_END, 4, 5, 2, LINE_END] * 30)
+    vectors = np.zeros((6, 2), np.float32)
+    vectors[2:5] = [[1, 0], [1, 0.1], [-1, 0.2]]
+    vectors[2] = 0  # it says nothing
+    around = Surroundings(vectors, np.bincount(ids), subsample=0, window=2, across_lines=False)
+    counts = np.bincount(ids)
+    senses = cluster_senses(TokenFile(ids), around, np.array([5]), counts, SensesTable(most=2), seed=0)
+    assert senses.counts.tolist() == [2]
+    found = senses.relabeled(ids)
+    np.testing.assert_array_equal(found[ids != 5], ids[ids != 5])
+    assert {frozenset(found[1::8].tolist()), frozenset(found[5::8].tolist())} == {frozenset({5}), frozenset({6})}
+
+
+def test_clusters_are_those_that_lie_apart() -> None:
+    angles = np.concatenate([np.full(8, 0.0), np.full(3, 2.0), np.full(1, 4.0)]) + np.linspace(0, 0.1, 12)
+    vectors = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+    centers = clustered(vectors, SensesTable(most=3, least=0.2))  # one vector alone is less
+    found = np.arctan2(centers[:, 1], centers[:, 0])
+    np.testing.assert_allclose(found, [angles[:8].mean(), angles[8:11].mean()], atol=1e-3)

@@ -1,0 +1,169 @@
+"""Classifiers and taggers as estimators of scikit-learn."""
+
+import copy
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError, SkipTestWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+import ensue
+from ensue.extensions.estimators.sklearn import Tagger, TextClassifier
+from training.tiny_texts import without_pictures
+
+TEXTS = [f"a {word} film number {number}" for number in range(20) for word in ("good", "bad")]
+MARKS = [1, 0] * 20
+SENTENCES, TAGS = [["a", "dog"], ["the", "cat"]] * 10, [["D", "N"]] * 20
+STEPS = {"train.steps": 20}
+TAGGER = STEPS | {"encoder.d_model": 40}
+SMALL = STEPS | {"head.ngram_buckets": 1000}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def classifier() -> TextClassifier:
+    return TextClassifier(settings=SMALL, random_state=3).fit(TEXTS, MARKS)
+
+
+def test_predictions_are_those_of_the_run(classifier: TextClassifier) -> None:
+    shares = classifier.predict_proba(TEXTS[:4])
+    assert classifier.classes_.tolist() == [0, 1]
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    assert classifier.predict(TEXTS).tolist() == MARKS
+    assert classifier.score(TEXTS, MARKS) == 1
+    (found,) = ensue.load(classifier.run_).predict(TEXTS[:1])
+    assert found.probabilities == {"0": shares[0, 0], "1": shares[0, 1]}
+    assert classifier.predict_proba([]).shape == (0, 2)
+
+
+def test_a_pickle_holds_the_run(classifier: TextClassifier) -> None:
+    again = pickle.loads(pickle.dumps(classifier))
+    assert again.run_ != classifier.run_
+    assert (again.predict_proba(TEXTS) == classifier.predict_proba(TEXTS)).all()
+    run = again.run_
+    del again
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_is_the_model_that_was_fitted(tmp_path: Path, copied: Any) -> None:
+    """Whatever became of its folder: another estimator is fitted there, or it is removed."""
+    settings, out = SMALL | {"train.steps": 6}, tmp_path / "run"
+    first = TextClassifier(settings=settings, out=out, random_state=1).fit(TEXTS, MARKS)
+    expected = first.predict_proba(TEXTS[:4])
+    second = clone(first).fit(TEXTS, [1 - mark for mark in MARKS])
+    others = second.predict_proba(TEXTS[:4])
+    assert (copied(first).predict_proba(TEXTS[:4]) == expected).all()
+    shutil.rmtree(out)
+    assert (copied(copied(first)).predict_proba(TEXTS[:4]) == expected).all()
+    assert (copied(second).predict_proba(TEXTS[:4]) == others).all()
+    assert not (others == expected).all()
+
+
+def test_a_clone_knows_its_parameters_alone(classifier: TextClassifier) -> None:
+    again = clone(classifier).set_params(settings__seed=1)
+    assert again.get_params()["settings"] == SMALL | {"seed": 1}
+    assert classifier.get_params()["settings__train.steps"] == 20
+    with pytest.raises(NotFittedError):
+        again.predict(TEXTS)
+    with pytest.warns(SkipTestWarning, match="requires input"):  # the checks of tables of numbers
+        check_estimator(TextClassifier())
+
+
+@pytest.mark.slow
+def test_a_tagger_labels_words(tmp_path: Path) -> None:
+    tagger = Tagger(settings=TAGGER, out=tmp_path / "run").fit(SENTENCES, TAGS)
+    assert tagger.predict([["a", "cat"], []]) == [["D", "N"], []]
+    assert tagger.score(SENTENCES, TAGS) == 1
+    shares, empty = tagger.predict_proba([["a", "cat"], []])
+    assert (shares.shape, empty.shape, tagger.classes_.tolist()) == ((2, 2), (0, 2), ["D", "N"])
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    (sentence,) = tagger.model_.predict([["a", "cat"]], confidence=True)
+    assert np.allclose(shares.max(1), [word.confidence for word in sentence], atol=1e-6)
+    assert tagger.run_ == tmp_path / "run"
+
+
+@pytest.mark.slow
+def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
+    """Of ten classes with one example each half are kept for validation."""
+    settings = {"train.steps": 2, "data.valid_fraction": 0.5}
+    classifier = TextClassifier(settings=settings | {"head.ngram_buckets": 1000}).fit(TEXTS[:10], [*range(10)])
+    missing = [name not in classifier.model_.labels.names for name in map(str, classifier.classes_)]
+    assert any(missing)
+    assert (classifier.predict_proba(TEXTS[:2])[:, missing] == 0).all()
+    first = classifier.run_
+    assert classifier.fit(TEXTS[:10], [*range(10)]).run_ != first
+    assert not first.exists()
+    words = [[f"word{number}"] for number in range(10)]
+    tags = [[f"t{number}"] for number in range(10)]
+    tagger = Tagger("tag-lstm", settings=settings | {"encoder.d_model": 40}).fit(words, tags)
+    missing = [name not in tagger.model_.labels.names for name in tagger.classes_]
+    (shares,) = tagger.predict_proba([["word1"]])
+    assert any(missing)
+    assert (shares[:, missing] == 0).all()
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "complaint"),
+    [
+        ("one text", [1], "a list of texts; found one string"),
+        (["a", 3], [0, 1], "number 1 is 3"),
+        (["a", ("b", "c", "d")], [0, 1], "number 1 is"),
+        (["a", "b"], [0], r"expected \(2,\), found \(1,\)"),
+        (["a", "b"], np.array(["1", 1], dtype=object), "two labels are written alike|not supported"),
+    ],
+)
+def test_what_does_not_go_together(X: Any, y: Any, complaint: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=complaint):
+        TextClassifier().fit(X, y)
+
+
+def test_blanks_around_a_label_stay() -> None:
+    """The run leaves them out, the classes do not."""
+    found = TextClassifier(settings=SMALL).fit(TEXTS, [" one ", "b"] * 20)
+    assert found.classes_.tolist() == [" one ", "b"]
+    assert np.allclose(found.predict_proba(TEXTS).sum(1), 1, atol=1e-5)
+    assert set(found.predict(TEXTS)) <= {" one ", "b"}
+
+
+def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
+    words = [np.array(sentence) for sentence in SENTENCES]
+    tagger = Tagger(settings=TAGGER | {"train.steps": 2}).fit(words, TAGS)
+    assert [len(labels) for labels in tagger.predict(words)] == [len(sentence) for sentence in words]
+    with pytest.raises(ValueError, match="sentence 0: labels are strings; found 1"):
+        Tagger().fit([["a"]], [[1]])  # type: ignore[list-item]
+
+
+def test_a_recipe_of_another_task() -> None:
+    with pytest.raises(ValueError, match="a Tagger does not learn 'classification', the task of 'classify-bag'"):
+        Tagger("classify-bag").fit(SENTENCES, TAGS)
+    with pytest.raises(ValueError, match="sentence 0: expected a list of words, and a label for each"):
+        Tagger().fit(["a dog"], [["D", "N"]])
+
+
+@pytest.mark.slow
+def test_a_search_over_keys_of_a_recipe_in_a_pipeline() -> None:
+    whole = Pipeline([("classifier", TextClassifier(settings=SMALL))])
+    search = GridSearchCV(whole, {"classifier__settings__train.learning_rate": [1e-9, 0.01]}, cv=2, n_jobs=2).fit(
+        TEXTS, MARKS
+    )
+    assert search.best_params_ == {"classifier__settings__train.learning_rate": 0.01}
+    pairs = [(f"a {number}", other) for number in range(20) for other in ("a", "b")]
+    found = TextClassifier("classify-pairs", settings=STEPS).fit(pairs, ["same", "other"] * 20)
+    assert found.classes_.tolist() == ["other", "same"]
+    assert found.predict_proba(pairs).shape == (40, 2)

@@ -1,0 +1,160 @@
+"""Small untrained models of frames, and their interface in C."""
+
+import ctypes
+import io
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.extensions.exporting.c.frames import frame_classifier_parts, frame_tagger_parts
+from ensue.extensions.exporting.c.printing import Parts, Weights
+from ensue.extensions.exporting.c.writing import assembled
+from ensue.extensions.frames.classification import FrameClassificationPipeline
+from ensue.extensions.frames.data.source import Shape
+from ensue.extensions.frames.labeling import FrameLabelingPipeline
+from ensue.extensions.frames.tasks.model import FramesSeen
+from ensue.tasks.classification.model import FrameClassifierParts
+from ensue.text.labels import Classes
+from extensions.exporting.c.carried import OK, library, put
+from extensions.frames.small_frames import built, frame_classifier, frame_tagger, recipe_of
+from inspection.small import SPANS
+
+Pipeline = FrameClassificationPipeline | FrameLabelingPipeline
+BOTH_WAYS = {"kind": "gru", "d_model": 7, "num_layers": 2, "residual": True}
+POOLED = {"pooling": ["mean", "max", "last", "attention"], "d_hidden": 6}
+SEVERAL = Classes(["up", "däwn", "flat"], multiple=True, threshold=0.3, temperature=1.7)
+
+
+def sound_classifier(rate: int = 8000, **features: Any) -> FrameClassificationPipeline:
+    bands = features.setdefault("bands", 9)
+    seen = FramesSeen(Shape(bands, float(rate), (), True, "x"), (-7.0,) * bands, (3.0,) * bands)
+    recipe = recipe_of("frame-classification", features=features, data={"train": "x"})
+    found: FrameClassificationPipeline = built(
+        FrameClassifierParts(seen, Classes(["a", "b"])), recipe, FrameClassificationPipeline
+    )
+    return found
+
+
+def pipeline(kind: str) -> Pipeline:
+    match kind:
+        case "one":
+            return frame_classifier(encoder=BOTH_WAYS, head=POOLED)
+        case "several":
+            return frame_classifier(classes=SEVERAL, directions={"bidirectional": False}, data={"train": "x"})
+        case "sounds":
+            return sound_classifier()
+        case "spans":
+            return frame_tagger("softmax", SPANS, encoder=BOTH_WAYS)
+    return frame_tagger("crf", columns=("x", 'y "z"', "w"))
+
+
+KINDS = ("one", "several", "sounds", "spans", "crf")
+
+
+def parts_of(pipeline: Pipeline, weights: Weights) -> Parts:
+    is_classifier = isinstance(pipeline, FrameClassificationPipeline)
+    return frame_classifier_parts(pipeline, weights) if is_classifier else frame_tagger_parts(pipeline, weights)
+
+
+def written(pipeline: Pipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
+    weights = Weights(precision=precision)
+    return assembled(parts_of(pipeline, weights), weights, name, embed=embed)
+
+
+class CSeries(ctypes.Structure):
+    _fields_ = [("frames", ctypes.c_void_p), ("count", ctypes.c_size_t)]
+
+
+def given(series: list[NDArray[np.float32]]) -> Any:
+    """Series of a call, which keeps them."""
+    found: Any = (CSeries * len(series))(*((one.ctypes.data, len(one)) for one in series))
+    found.kept = series
+    return found
+
+
+class CarriedFrames:
+    """The interface of `pipeline` in Python; `call` calls a function by its name."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path, name: str, *, precision: str = "f32") -> None:
+        self.pipeline, self.name = pipeline, name
+        self.folder = put(written(pipeline, name, precision=precision), folder)
+        self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
+        self.is_tagger, self.count = isinstance(pipeline, FrameLabelingPipeline), len(pipeline.labels.names)
+        for function, kind in (
+            ("memory", ctypes.c_size_t), ("label", ctypes.c_char_p), ("samples", ctypes.c_int64),
+            ("frames", ctypes.c_int64), ("message", ctypes.c_char_p),
+        ):  # fmt: skip
+            if hasattr(self.library, f"{name}_{function}"):
+                getattr(self.library, f"{name}_{function}").restype = kind
+        assert self.call("open", ctypes.byref(self.model), str(folder / f"{name}.weights").encode()) == OK
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        converted = (ctypes.c_size_t(part) if isinstance(part, int) else part for part in arguments)
+        return getattr(self.library, f"{self.name}_{function}")(*converted)
+
+    def memory(self, frames: int) -> Any:
+        return ctypes.create_string_buffer(self.call("memory", frames))
+
+    def answer(self, series: Any, frames: int = 64, memory: Any = None) -> tuple[int, Any]:
+        """The code, and the probabilities (N, K); of a tagger the labels and their probabilities."""
+        memory = self.memory(frames) if memory is None else memory
+        total = sum(one.count for one in series)
+        if self.is_tagger:
+            labels, shares = np.zeros(total, np.uint32), np.empty(total)
+            code = self.call("tag", self.model, memory, frames, series, len(series), address(labels), address(shares))
+            return code, ([self.call("label", self.model, id).decode() for id in labels.tolist()], shares)
+        shares = np.empty((len(series), self.count), np.float32)
+        code = self.call("classify", self.model, memory, frames, series, len(series), address(shares))
+        return code, shares
+
+    def answered(self, series: list[NDArray[np.float32]], frames: int = 64) -> Any:
+        code, found = self.answer(given(series), frames)
+        assert code == OK
+        return found
+
+    def samples(self, content: bytes) -> NDArray[np.float32] | int:
+        """The samples of a file, or the code."""
+        count = self.call("samples", content, len(content), None, 0)
+        found = np.full(max(count, 0), np.nan, np.float32)
+        assert self.call("samples", content, len(content), address(found), len(found)) == count
+        return found if count > 0 else count
+
+    def frames(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        given = self.model, self.memory(1), address(samples), len(samples)
+        count = self.call("frames", *given, None, 0)
+        found = np.full((count + 1, self.pipeline.seen.shape.width), np.nan, np.float32)
+        assert self.call("frames", *given, address(found), count) == count
+        assert np.isnan(found[-1]).all()
+        return found[:-1]
+
+
+def address(x: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(x.ctypes.data)
+
+
+def series_of(pipeline: Pipeline, seed: int, count: int = 40) -> list[NDArray[np.float32]]:
+    """Series of some lengths, with a missing value where the model reads them."""
+    rng = np.random.default_rng(seed)
+    mean, deviation = (np.array(part) for part in (pipeline.seen.mean, pipeline.seen.deviation))
+    lengths = [1, 30, *rng.integers(1, 20, count - 2).tolist()]
+    found = [(rng.normal(size=(n, len(mean))) * deviation + mean).astype(np.float32) for n in lengths]
+    if pipeline.recipe.data.missing == "mean":
+        found[1][3, 1] = np.nan
+    return found
+
+
+def wav(samples: bytes, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as file:
+        file.setparams((channels, width, rate, 0, "NONE", ""))
+        file.writeframes(samples)
+    return content.getvalue()
+
+
+def damaged(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        next(reversed(list(model.parameters()))).fill_(torch.nan)

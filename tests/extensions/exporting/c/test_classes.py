@@ -1,0 +1,312 @@
+"""Classifiers as C: the labels and probabilities of ensue, whatever the texts."""
+
+import ctypes
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ensue.data.documents import Document
+from ensue.extensions.exporting.c.classifying import classifier_parts
+from ensue.extensions.exporting.c.printing import Weights
+from ensue.extensions.exporting.c.writing import assembled
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from extensions.exporting.c.carried import (
+    ARGUMENT,
+    BAD_STATE,
+    CLOSE,
+    COMPILERS,
+    DAMAGED,
+    NEAR,
+    NUMBERS_FAIL,
+    OK,
+    SANITIZED,
+    compiled,
+    cut,
+    library,
+    lines_fed,
+    put,
+    rounded,
+    twin,
+)
+from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+TOO_LONG, NO_TAB = -7, -8
+Texts = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join) | st.text(max_size=20)
+
+
+class CText(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class CarriedClassifier:
+    """The interface in Python; `call` calls a function by its name."""
+
+    def __init__(
+        self, pipeline: ClassificationPipeline, folder: Path, name: str, *, embed: bool = False, precision: str = "f32"
+    ) -> None:
+        weights = Weights(precision=precision)
+        parts = classifier_parts(pipeline, weights)
+        self.folder, self.name = put(assembled(parts, weights, name, embed=embed), folder), name
+        self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
+        self.count, self.texts = parts.said["LABELS"], parts.said["TEXTS"]
+        for sized in ("memory", "session_size"):
+            getattr(self.library, f"{name}_{sized}").restype = ctypes.c_size_t
+        getattr(self.library, f"{name}_label").restype = ctypes.c_char_p
+        assert self.call("open", ctypes.byref(self.model), str(folder / f"{name}.weights").encode()) == OK
+        self.names = [self.label(k).decode() for k in range(self.count)]
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        return getattr(self.library, f"{self.name}_{function}")(*arguments)
+
+    def label(self, number: int) -> Any:
+        return self.call("label", self.model, number)
+
+    def classified(self, *texts: bytes, short: int = 0) -> tuple[int, list[float]]:
+        """The code, and the probabilities."""
+        size = short or self.call("memory", ctypes.c_size_t(4 * sum(map(len, texts))))
+        memory, found = ctypes.create_string_buffer(size), (ctypes.c_float * self.count)()
+        given = (CText * len(texts))(*((ctypes.cast(text, ctypes.c_void_p), len(text)) for text in texts))
+        return self.call("classify", self.model, memory, ctypes.c_size_t(size), given, found), list(found)
+
+    def session(self, size: int) -> Any:
+        made = ctypes.create_string_buffer(b"\xff" * self.call("session_size", ctypes.c_size_t(size)))
+        assert self.call("begin", self.model, made, ctypes.c_size_t(size)) == OK
+        return made
+
+    def fed(self, pieces: list[bytes], size: int = 400) -> list[tuple[int, list[bytes], list[float]]]:
+        """What NAME_feed or NAME_classify says of each line, its texts, and the probabilities."""
+        session, texts, found = self.session(size), (CText * self.texts)(), []
+        for code in lines_fed(lambda *given: self.call("feed", *given, texts), self.model, session, pieces):
+            read = [ctypes.string_at(text.bytes, text.size) for text in texts] if code == 1 else []
+            said, shares = self.classified(*read) if read else (code, [])
+            found.append((said, read, shares))
+        return found
+
+    def chosen(self, shares: list[float], at_least: float = 0) -> list[str]:
+        found = (ctypes.c_uint32 * self.count)()
+        given = (ctypes.c_float * self.count)(*shares)
+        count = self.call("choose", self.model, given, ctypes.c_double(at_least), found)
+        return [self.names[k] for k in found[:count]]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    pipeline, name = classifier(**KINDS[request.param]), request.param
+    return pipeline, CarriedClassifier(pipeline, tmp_path_factory.mktemp(name), name)
+
+
+def check(both: Any, *texts: bytes, close: float = CLOSE) -> None:
+    pipeline, carried = both
+    code, shares = carried.classified(*texts)
+    whole = [text.decode("utf-8", "replace") for text in texts]
+    (answer,) = pipeline.predict([whole[0] if len(whole) == 1 else (whole[0], whole[1])])
+    np.testing.assert_allclose(shares, list(answer.probabilities.values()), atol=close)
+    assert code == sum(map(len, pipeline.text_reader.read(Document(answer.texts)).words))
+    ranked = np.sort(shares)
+    if (np.diff(ranked) > close).all() and (np.abs(ranked - 0.4) > close).all():
+        assert tuple(carried.chosen(shares)) == answer.labels
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(one=Texts, other=Texts)
+@settings(max_examples=80, deadline=None)
+@example(one="", other="")
+@example(one="the sea " * 300, other="sea")
+@example(one="A\u03a3 " * 9 + "'\u03a3", other="\u0663.5 12")
+def test_texts_have_the_probabilities_of_ensue(both: Any, one: str, other: str) -> None:
+    check(both, *(text.encode("utf-8", "replace") for text in (one, other)[: both[1].texts]))
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("kind", "precision"), [("both_ways", "int8"), ("pair_of_layers", "int8"), ("pair", "f16")])
+def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+    pipeline = classifier(**KINDS[kind])
+    carried, bag = CarriedClassifier(pipeline, tmp_path, kind, precision=precision), pipeline.model.bag
+    rounded(pipeline.model, precision, but="^bag|vector.weight")
+    if bag is not None:  # by columns
+        table = torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:].detach().numpy()
+        left = torch.from_numpy(twin(table, precision, 0))
+        bag.ratio[1:], bag.weight.data[1:] = left[:, 0], left[:, 1:]
+    for k in range(9):
+        texts = [" ".join(SIGNS[k : k + 14]), " ".join(SIGNS[k % 4 : 9])]
+        check((pipeline, carried), *(text.encode() for text in texts[: carried.texts]), close=NEAR[precision])
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_sums_over_very_many_words_are_exact(tmp_path: Path) -> None:
+    layers = {"kind": "gru", "d_model": 6, "bidirectional": False}
+    pipeline = classifier(ngrams=0, model=layers, features={"d_words": 3}, head={"pooling": ["mean"]})
+    carried, text = CarriedClassifier(pipeline, tmp_path, "sums"), "the sea was calm " * 20_000
+    (answer,) = pipeline.predict([text])
+    found = carried.classified(text.encode())[1]
+    np.testing.assert_allclose(found, list(answer.probabilities.values()), atol=1e-6)
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(
+    st.binary(max_size=40),
+    st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"sea ", b"\xc0"])).map(b"".join),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_not_utf8_is_read_as_python_replaces_it(both: Any, one: bytes, other: bytes) -> None:
+    check(both, *(one, other)[: both[1].texts])
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(st.lists(Texts, max_size=5), st.booleans(), st.lists(st.integers(0, 500), max_size=9))
+@settings(max_examples=25, deadline=None)
+@example(["", "x" * 500, "a " * 200, "sea"], False, [499, 501])
+def test_any_cut_of_the_bytes_gives_the_same(both: Any, texts: list[str], is_marked: bool, places: list[int]) -> None:
+    _, carried = both
+    lines = [re.sub("[\r\n\t]", " ", text).encode("utf-8", "replace") for text in texts]
+    given = [[line, *[b"the sea"] * (carried.texts - 1)] for line in lines]
+    whole = b"\xef\xbb\xbf" * is_marked + b"".join(b"\t".join(line) + b"\r\n" for line in given)
+    expected = [(*carried.classified(*line), line) if len(b"\t".join(line)) <= 400 else TOO_LONG for line in given]
+    found = carried.fed(cut(whole, places))
+    assert found == carried.fed([whole]) == carried.fed([whole[:-2] if given and given[-1] != [b""] else whole])
+    assert [(code, shares, read) if code >= 0 else code for code, read, shares in found] == expected
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(st.lists(st.integers(0, 20), min_size=5, max_size=5), st.sampled_from([0, 0.35, 0.4, 0.45, 1]))
+@settings(max_examples=80, deadline=None)
+def test_the_labels_are_those_that_ensue_chooses(both: Any, shares: list[int], at_least: float) -> None:
+    pipeline, carried = both
+    given = np.array(shares[: carried.count], np.float32) / 20
+    assert tuple(carried.chosen(given.tolist(), at_least)) == pipeline.labels.chosen(given, at_least=at_least)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_threads_share_a_model(both: Any) -> None:
+    texts = [[" ".join(SIGNS[k % 7 : k % 23]).encode()] * both[1].texts for k in range(200)]
+    alone = [both[1].classified(*some) for some in texts]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda some: both[1].classified(*some), texts)) == alone
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None:
+    _, carried = both
+    texts = [b"the sea"] * carried.texts
+    assert carried.classified(*texts, short=900)[0] == TOO_LONG
+    least = carried.call("memory", ctypes.c_size_t(7 * carried.texts))
+    assert carried.classified(*texts, short=least)[0] == 2 * carried.texts
+    assert carried.call("memory", ctypes.c_size_t(2**64 - 1)) == 0
+    null = (CText * 2)(CText(None, 3), CText(None, 0))
+    memory, size, found = ctypes.create_string_buffer(9999), ctypes.c_size_t(9999), (ctypes.c_float * carried.count)()
+    huge = (CText * 2)(*[CText(ctypes.addressof(memory), 2**63)] * 2)
+    assert carried.call("classify", carried.model, memory, size, null, found) == ARGUMENT
+    assert carried.call("classify", carried.model, memory, size, huge, found) == TOO_LONG
+    assert carried.call("classify", None, memory, size, null, found) == ARGUMENT
+    assert carried.call("classify", carried.model, None, size, null, found) == ARGUMENT
+    assert carried.call("choose", carried.model, None, ctypes.c_double(0), found) == ARGUMENT
+    assert carried.label(carried.count) is None
+    sizes = [carried.call("session_size", ctypes.c_size_t(count)) for count in (0, 9, 2**28 + 1, 2**64 - 1)]
+    assert [held > 0 for held in sizes] == [True, True, False, False]
+    session, texts = carried.session(9), (CText * 2)()
+    assert carried.call("feed", carried.model, session, None, size, ctypes.byref(size), texts) == ARGUMENT
+    assert carried.call("feed", carried.model, session, b"", ctypes.c_size_t(0), ctypes.byref(size), None) == ARGUMENT
+    assert carried.call("begin", carried.model, session, ctypes.c_size_t(2**40)) == ARGUMENT
+    other = ctypes.create_string_buffer(len(session))
+    assert carried.call("feed", carried.model, other, b"", ctypes.c_size_t(0), ctypes.byref(size), texts) == BAD_STATE
+    if carried.texts == 2:
+        assert [line[:2] for line in carried.fed([b"a\n", b"a\tsea\tc\n"], 9)] == [(NO_TAB, []), (2, [b"a", b"sea"])]
+        getattr(carried.library, f"{carried.name}_message").restype = ctypes.c_char_p
+        assert carried.call("message", NO_TAB) == b"a line has no tab between its two texts"
+    content = bytearray((carried.folder / f"{carried.name}.weights").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "wrong").write_bytes(content)
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "wrong").encode()) == DAMAGED
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
+    pipeline = classifier()
+    with torch.no_grad():
+        pipeline.model.bag.bias[1] = torch.nan
+    assert CarriedClassifier(pipeline, tmp_path, "nan").classified(b"sea")[0] == NUMBERS_FAIL
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty or new
+@pytest.mark.parametrize("kind", KINDS)
+@needs_compiler
+def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
+    pipeline, weights = classifier(**KINDS[kind]), Weights()
+    embed, compiler = kind in ("one", "pair"), COMPILERS[[*KINDS].index(kind) % len(COMPILERS)]
+    folder = put(assembled(classifier_parts(pipeline, weights), weights, "sea", embed=embed), tmp_path)
+    compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
+
+    def said(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+        return found.stdout
+
+    def refused(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert found.returncode == 2
+        return found.stderr
+
+    for least in ("0,9", "2", "nan", ""):
+        assert refused(b"sea\tsea\n", "--at-least", least).startswith(b"usage: sea ")
+    if pipeline.num_texts == 2:
+        assert refused(b"a\tb\n\n") == b"sea: line 2 has no tab between its two texts\n"
+    texts = [
+        "The sea was calm.",
+        "",
+        "ΟΔΟΣ don't 12 99",
+        "new",
+        "\u0130 e\u0301 \U0001f600 the the sea sea",
+        "x" * 9000,
+    ]
+    if pipeline.num_texts == 2:
+        (folder / "texts.tsv").write_text(
+            "sentence1\tsentence2\n" + "".join(f"{text}\t{texts[0]} new\n" for text in texts)
+        )
+    else:
+        (folder / "texts.txt").write_bytes("\n".join(texts[:3]).encode() + b"\r\n" + "\n".join(texts[3:]).encode())
+    file = folder / ("texts.tsv" if pipeline.num_texts == 2 else "texts.txt")
+    for least in ([], ["--at-least", "0.6"]):
+        chosen = pipeline.with_search(at_least=0.6) if least else pipeline
+        lines, content = "".join(chosen.prediction_lines(str(file))), file.read_bytes()
+        if pipeline.num_texts == 2:
+            lines, content = lines.partition("\n")[2], content.partition(b"\n")[2]
+        assert said(content, *least).decode() == lines
+    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+    tab = b"\t" * (pipeline.num_texts - 1)
+    for text in (
+        b"",
+        odd,
+        b"\0" * 99,
+        b"x" * 70_000,
+        b"\xf0\x9f" * 400,
+        b"\n" * 999,
+        b"a'b" * 9999,
+        b"\xef\xbb\xbfsea",
+    ):
+        said(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))
+
+
+def test_what_cannot_be_printed_is_refused() -> None:
+    attention = {"kind": "transformer", "d_model": 4, "num_heads": 2}
+    pipeline = classifier(model=attention, features={"d_words": 4}, head={"pooling": ["mean"]})
+    with pytest.raises(ValueError, match="its layers are not recurrent"):
+        classifier_parts(pipeline, Weights())

@@ -1,0 +1,321 @@
+"""Language models as C: the numbers, tokens and samples of ensue, whatever the text and however it is cut."""
+
+import ctypes
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ensue.errors import ContextError
+from ensue.extensions.exporting.c import writing
+from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
+from ensue.extensions.exporting.c.writing import name_for, written
+from ensue.models.language_model import LanguageModel
+from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.text.tokenizers import train_tokenizer
+from extensions.exporting.c.carried import (
+    ARGUMENT,
+    BAD_STATE,
+    COMPILERS,
+    DAMAGED,
+    NO_FILE,
+    NUMBERS_FAIL,
+    OK,
+    SANITIZED,
+    TOO_LONG,
+    Carried,
+    CSampling,
+    CToken,
+    compiled,
+    put,
+)
+from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline
+from language_pipelines import TEXT, pipeline_of
+from layer_tables import layers
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
+
+
+def made(name: str) -> LanguagePipeline:
+    return pipeline("words", **TRANSFORMER) if name == "transformer" else pipeline(name)
+
+
+@pytest.fixture(scope="module", params=[*KINDS, "bpe", "transformer"])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguagePipeline, Carried]:
+    found, name = made(request.param), request.param
+    folder = put(written(found.model, found.tokenizer, name), tmp_path_factory.mktemp(name))
+    return found, Carried(folder, name)
+
+
+def check_read(model: LanguagePipeline, carried: Carried, text: str, *pieces: bytes) -> None:
+    found = carried.read(*pieces)
+    assert [token.id for token in found] == model.tokenizer.encode(text).tolist()
+    nats = [score.nats for score in model.score(text)]
+    np.testing.assert_allclose([token.nats for token in found], nats, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, Carried]) -> None:
+    check_read(*both, MIXED * 5, (MIXED * 5).encode())
+    check_read(*both, "", b"")
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(text=SPELLED | st.text(max_size=30), cuts=st.lists(st.integers(0, 99), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_any_cut_of_the_bytes_gives_the_same(
+    both: tuple[LanguagePipeline, Carried], text: str, cuts: list[int]
+) -> None:
+    whole = text.encode()
+    ends = sorted(min(cut, len(whole)) for cut in cuts)
+    pieces = [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
+    check_read(*both, text, *pieces)
+    if both[1].name != "bytes":
+        for token in both[1].read(*pieces):
+            shown = whole[token.begin : token.end]
+            assert token.id == 0 or token.text == shown or (token.text, shown) == (b"<eos>", b"\n")
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(
+    st.binary(max_size=40)
+    | st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a", b"\xc0"])).map(b"".join)
+)
+@settings(max_examples=50, deadline=None)
+def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipeline, Carried], text: bytes) -> None:
+    found = both[1].read(*(bytes([byte]) for byte in text))
+    assert [token.id for token in found] == both[0].tokenizer.encode(text.decode("utf-8", "replace")).tolist()
+    assert all(0 <= token.begin <= token.end <= len(text) for token in found)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried], sampling: dict[str, Any]) -> None:
+    model, carried = both
+    count = 150 if model.model.context is None else 30
+    for prompt, seed in (("", 0), ("The sea", 5), ('She said: "', (1 << 63) - 1)):
+        expected = "".join(model.generate(prompt, max_tokens=count, seed=seed, **sampling))
+        assert carried.written(prompt, count, seed, **sampling).decode("utf-8", "replace") == expected
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
+    _, carried = both
+    text = MIXED.encode()
+    for cut in range(0, len(text), 29):
+        state = carried.begun()
+        before = list(carried.feed(state, text[:cut]))
+        loaded = ctypes.create_string_buffer(state.raw, len(state))
+        list(carried.feed(state, b"something else"))
+        assert carried.call("check", carried.model, loaded) == OK
+        assert before + [t for piece in (text[cut:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carried], tmp_path: Path) -> None:
+    model, carried = both
+    content = Path(carried.path.decode()).read_bytes()
+    other = written(pipeline("bytes", d_model=16).model, pipeline("bytes").tokenizer, "other")["other.weights"]
+    flipped = bytearray(content)
+    flipped[len(content) // 3] ^= 1
+    for wrong in (b"", content[:-1], content[: len(content) // 2], content + b"\0", bytes(flipped), other):
+        (tmp_path / "wrong").write_bytes(wrong)
+        probe = ctypes.c_void_p()
+        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
+        assert probe.value is None
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path).encode()) == NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), None) == ARGUMENT
+    state, token = carried.begun(), CToken()
+    assert carried.call("check", carried.model, ctypes.create_string_buffer(len(state))) == BAD_STATE
+    used = ctypes.c_size_t()
+    arguments = (carried.model, state, b"a", carried.size(1), ctypes.byref(used), ctypes.byref(token))
+    assert carried.call("feed", *arguments, carried.size(31)) == ARGUMENT
+    for bad in ({"temperature": -1.0}, {"top_p": 1.5}, {"min_p": -0.1}, {"temperature": float("nan")}):
+        assert (
+            carried.call("next", carried.model, state, ctypes.byref(CSampling(**bad)), ctypes.byref(token)) == ARGUMENT
+        )
+    message = getattr(carried.library, f"{carried.name}_message")
+    message.restype = ctypes.c_char_p
+    assert len({message(code) for code in range(-6, 0)}) == 6
+    assert model.tokenizer.vocabulary_size > 1
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
+    model = pipeline("characters")
+    with torch.no_grad():
+        model.model.head.bias[2] = torch.nan
+    carried = Carried(put(written(model.model, model.tokenizer, "nan"), tmp_path), "nan")
+    token = CToken()
+    assert carried.call("next", carried.model, carried.begun(), None, ctypes.byref(token)) == NUMBERS_FAIL
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
+def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
+    compiler, embed = COMPILERS[number % len(COMPILERS)], kind in ("bytes", "words")
+    model = made(kind)
+    folder = put(written(model.model, model.tokenizer, "sea", embed=embed), tmp_path)
+    compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
+
+    def said(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+        return found.stdout
+
+    lines = said(MIXED.encode()).decode().split("\n")[:-1]
+    for line, score in zip(lines, model.score(MIXED), strict=True):
+        nats, *texts = line.split("\t")
+        assert float(nats) == pytest.approx(max(score.nats, 0), abs=2e-4)
+        wanted = [score.symbol, *([] if score.text is None else [score.text])]
+        assert texts == [json.dumps(text, ensure_ascii=False)[1:-1] for text in wanted]
+    expected = "The sea" + "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8)) + "\n"
+    assert said(b"The sea", "--generate", "100", "4", "0.8").decode("utf-8", "replace") == expected
+    (tmp_path / "elsewhere").mkdir()
+    for command in ([str(folder / "sea")], ["../sea"], ["../sea", "--weights", "../sea.weights"]):
+        found = subprocess.run(command, cwd=tmp_path / "elsewhere", input=b"The sea", capture_output=True, check=True)
+        assert found.stdout == said(b"The sea")
+    if not embed:
+        none = [str(folder / "sea"), "--weights", "none"]
+        found = subprocess.run(none, input=b"", capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (2, b"sea: none: the file of weights cannot be read\n")
+    for numbers in (["1e3"], ["5", "x"], ["5", "1", "0,8"], ["5", "1", "-1"], ["5", "1", "nan"]):
+        wrong = subprocess.run(
+            ["./sea", "--generate", *numbers], cwd=folder, input=b"", capture_output=True, check=False
+        )
+        assert (wrong.returncode, wrong.stdout, wrong.stderr[:11]) == (2, b"", b"usage: sea ")
+    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+    for text in (b"", odd, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999):
+        said(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path: Path) -> None:
+    """With them gcc's own C evaluates by method 16, which the program took for wider floats."""
+    model = pipeline("bytes")
+    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
+    options = ["-std=gnu11", "-march=sapphirerapids", "-shared", "-fPIC"]
+    compiled(folder, "-o", "sea.so", "sea.c", compiler=compiler, options=options)
+
+
+class Leaky(Recurrent):
+    """A cell of a guest: a leaky sum with a gate, and a state that begins elsewhere than at 0."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.into, self.gate = torch.nn.Linear(d_in, d_out), torch.nn.Linear(d_in + d_out, d_out)
+
+    def init_state(self, batch_size: int, memory: Any = None) -> Tensor:
+        return torch.full((batch_size, self.d_out), 0.25)
+
+    def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+        h = self.init_state(len(x_t)) if state is None else state
+        gate = torch.sigmoid(self.gate(torch.cat((x_t, h), dim=-1)))
+        h = gate * h + (1 - gate) * torch.sin(self.into(x_t))
+        return h * h.abs().sum(1, keepdim=True), h
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer("characters", [TEXT])
+    embedding = TokenEmbedding(tokenizer.vocabulary_size, 6, scale=1.5)
+    torch.manual_seed(0)
+    model = LanguageModel(embedding, Leaky(6, 10), SoftmaxHead(10, tokenizer.vocabulary_size))
+    torch.nn.init.normal_(model.head.weight)
+    carried = Carried(put(written(model, tokenizer, "guest"), tmp_path), "guest")
+    check_read(LanguagePipeline(model, tokenizer), carried, TEXT, TEXT.encode())
+    tied = pipeline("characters", tied=True)
+    carried = Carried(put(written(tied.model, tied.tokenizer, "tied"), tmp_path / "tied"), "tied")
+    check_read(tied, carried, TEXT, TEXT.encode())
+
+
+TABLES: list[dict[str, Any]] = [
+    {"positions": "learned", "norm": "post", "activation": "relu", "context": 8},
+    {"positions": "sinusoidal", "tied": True, "activation": "gelu-tanh", "context": 7, "d_embedding": 12},
+    {"gated": True, "activation": "silu", "parallel": True, "rotary_share": 0.5, "norm_kind": "rms", "context": 23},
+    {"norm_first": False, "norm_input": True, "context": 1, "num_layers": 1},
+]
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_path: Path) -> None:
+    """Also where a prompt is as long as a window, and what is longer is refused as there."""
+    model = pipeline("characters", **{**TRANSFORMER, **table})
+    carried = Carried(put(written(model.model, model.tokenizer, "sea"), tmp_path), "sea")
+    check_read(model, carried, TEXT, TEXT.encode())
+    context: Any = model.model.context
+    for length in {0, 1, context - 1, context}:
+        expected = "".join(model.generate(TEXT[:length], max_tokens=3 * context + 1, seed=length))
+        assert carried.written(TEXT[:length], 3 * context + 1, length).decode() == expected
+    state, token = carried.begun(), CToken()
+    list(carried.feed(state, TEXT[: context + 1].encode()))
+    assert carried.call("next", carried.model, state, None, ctypes.byref(token)) == TOO_LONG
+    with pytest.raises(ContextError):
+        next(model.generate(TEXT[: context + 1]))
+
+
+def test_the_checksum_is_that_of_whole_numbers() -> None:
+    weights = Weights()
+    assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
+    numbers = weights.whole()
+    assert len(numbers) == LANES
+    sums, prime, most = [0] * LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
+    for place, number in enumerate(numbers.tolist()):
+        lane = place % LANES
+        sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & most
+    found = len(numbers)
+    for part in sums:
+        found = ((found ^ part) * prime + (found >> 29)) & most
+    assert checksum(numbers) == found
+
+
+def test_a_name_is_none_that_the_files_have_already() -> None:
+    pieces = [path.read_text() for path in Path(writing.__file__).parent.glob("*.[ch]")]
+    code = re.sub(r"/\*.*?\*/", "", "".join(pieces), flags=re.S)
+    ends = set(re.findall(r"\bNAME(_\w+)", code))
+    words = {word for word in re.findall(r"[A-Za-z]\w*", code) if not word.startswith("NAME_")}
+    inside = {word.removesuffix(end) for word in words for end in ends if word.endswith(end)}
+    headers = set(re.findall(r"#include <(\w+)\.h>", code))
+    others = {"example", "Example", "Makefile", "makefile", "clean", "all", "help", "install", "m"}
+    assert {"utf8", "string"} <= inside | headers
+    for name in inside | headers | others:
+        assert name_for(Path("folder", name)) == f"model_{name}"
+    found = [name_for(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
+    assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "reason"),
+    [
+        ("wordpiece", {}, "its tokens are wordpiece"),
+        ("characters", {"kind": "transformer", "window": 3}, r"Window.* has a state of its own"),
+    ],
+)
+def test_what_cannot_be_printed_is_refused(kind: str, table: dict[str, Any], reason: str) -> None:
+    found = pipeline_of(kind, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
+    with pytest.raises(ValueError, match=reason):
+        written(found.model, found.tokenizer, "model")

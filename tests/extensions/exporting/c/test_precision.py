@@ -1,0 +1,254 @@
+"""Matrices in fewer bits: the numbers that C reads are those that were stored, and the nats stay."""
+
+import ctypes
+import re
+from pathlib import Path
+from platform import machine
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.extensions.exporting.c import precision as precisions
+from ensue.extensions.exporting.c.precision import PRECISIONS, PROOFS, stored
+from ensue.extensions.exporting.c.printing import piece
+from ensue.extensions.exporting.c.writing import TASKS, header, printed, written
+from ensue.runs.directory import RunDirectory
+from ensue.tasks import task_entry
+from extensions.exporting.c.carried import COMPILERS, Carried, compiled, library, put, twin
+from extensions.exporting.c.models import MIXED, pipeline
+from kept_runs.make import unpacked
+from language_pipelines import TEXT
+from page_data import write_data
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+HARNESS = """
+void product(int64_t n, int64_t k, const float *a, const void *m, float *c) { multiply(1, n, k, a, k, m, c, n); }
+void rows(int64_t n, int64_t k, const float *a, const void *m, float *c) { multiply(ROWS, n, k, a, k + 1, m, c, n); }
+void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
+    read_row(table, rows, width, row, 3, to);
+}
+"""
+ROWS = 19
+PRODUCTS = [("f32", "rows.h"), ("f16", "rows.h"), ("int8", "whole.h")]
+FAILED = "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("processor", ["-march=native", "-msse2", "-DNO_LANES"])
+@pytest.mark.parametrize(("precision", "products"), PRODUCTS)
+def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
+    precision: str, products: str, processor: str, tmp_path: Path
+) -> None:
+    """By instructions of the processor, by vectors, and number by number."""
+    if processor == "-msse2" and machine() not in ("x86_64", "AMD64"):
+        processor = "-DPLAIN"
+    head = f"#include <stdint.h>\n#include <stddef.h>\n#define PRECISION {PRECISIONS[precision]}\n#define ROWS {ROWS}"
+    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "stored.h", products)]
+    (tmp_path / "products.c").write_text("\n".join([head, *parts, HARNESS]))
+    pieces = library(tmp_path, "-Wno-missing-prototypes", processor, "products.c")
+    rng = np.random.default_rng(0)
+    for k, n in ((1, 1), (7, 3), (8, 16), (29, 50), (64, 5), (1101, 17)):
+        matrix = (rng.normal(size=(k, n)) * 10.0 ** rng.integers(-7, 3, (k, n))).astype(np.float32)
+        matrix[:, 0] = 0
+        packed = stored(torch.from_numpy(matrix), precision, 0, in_panels=True)
+        a, c = rng.normal(size=k).astype(np.float32), np.empty(n, np.float32)
+        given = [x.ctypes.data_as(ctypes.c_void_p) for x in (a, c)]
+        size = ctypes.c_int64
+        pieces.product(size(n), size(k), given[0], packed, given[1])
+        expected, most = a.astype(np.float64) @ twin(matrix, precision, 0), abs(a) @ abs(matrix)
+        left = abs(twin(matrix, precision, 0)).sum(0) * abs(a).max() / 65_000 if precision == "int8" else 0
+        assert (abs(c - expected) <= 1e-6 * most + 1e-12 + left).all()
+        rounding = {
+            "f32": 0,
+            "f16": most / 2**11 + abs(a).sum() / 2**25,
+            "int8": abs(a).sum() * abs(matrix).max(0) / 254,
+        }
+        several, found = rng.normal(size=(ROWS, k + 1)).astype(np.float32), np.empty((ROWS, n), np.float32)
+        several[1, :k] = a
+        given += [x.ctypes.data_as(ctypes.c_void_p) for x in (several, found)]
+        pieces.rows(size(n), size(k), given[2], packed, given[3])
+        assert found[1].tobytes() == c.tobytes()
+        np.testing.assert_allclose(
+            found, several[:, :k] @ twin(matrix, precision, 0), rtol=1e-4, atol=np.max(1e-4 * abs(c).max() + 2 * left)
+        )
+        assert (abs(a @ matrix - expected) <= 1.01 * rounding[precision] + 1e-6 * most).all()
+        several[0, k // 2] = np.inf
+        pieces.rows(size(n), size(k), given[2], packed, given[3])
+        assert not np.isfinite(found[0]).any()
+        assert np.isfinite(found[1:]).all()
+        table = stored(torch.from_numpy(matrix), precision, 1)
+        for row in range(k):
+            pieces.row(table, ctypes.c_size_t(k), ctypes.c_size_t(n), ctypes.c_size_t(row), given[1])
+            np.testing.assert_allclose(c, 3 * twin(matrix, precision, 1)[row], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("precision", "number"), [("f16", 7e4), ("int8", float("nan")), ("f16", float("inf"))])
+def test_numbers_that_do_not_fit_are_refused(precision: str, number: float) -> None:
+    with pytest.raises(ValueError, match=f"too large for {precision}"):
+        stored(torch.tensor([[1.0, number]]), precision, 0)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("precision", ["f16", "int8"])
+def test_texts_are_read_alike_with_a_smaller_file(precision: str, tmp_path: Path) -> None:
+    model = pipeline("simple")
+    folder = put(written(model.model, model.tokenizer, "sea", precision=precision), tmp_path)
+    found = Carried(folder, "sea").read(MIXED.encode())
+    assert [token.id for token in found] == model.tokenizer.encode(MIXED).tolist()
+    nats = np.array([score.nats for score in model.score(MIXED)])
+    differences = abs(np.array([token.nats for token in found]) - nats)
+    assert 0 < differences.max() < 0.1 * nats.mean()  # of a model whose numbers are far from gentle
+    whole = written(model.model, model.tokenizer, "sea")["sea.weights"]
+    assert len((folder / "sea.weights").read_bytes()) < 0.9 * len(whole)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    unpacked("char-lstm", tmp_path)
+    (tmp_path / "book.txt").write_text(TEXT * 100, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "char-lstm"
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_changes_is_measured_and_said(run: Path, tmp_path: Path) -> None:
+    note, _ = ensue.export_run(run, tmp_path / "sea", "c", precision="int8", embed=True)
+    found = re.fullmatch(
+        r"Matrices and tables are int8\. The first ([\d,]+) characters of the validation text have ([\d.]+) nats "
+        r"per token, and ([\d.]+) with numbers of 32 bits \(([-+][\d.]+)%\)\.",
+        note,
+    )
+    assert found is not None
+    assert note in (tmp_path / "sea" / "README.md").read_text(encoding="utf-8")
+    count, fewer, before, change = (float(number.replace(",", "")) for number in found.groups())
+    held_out = (TEXT * 100)[int(len(TEXT) * 90) :]
+    assert count == len(held_out)
+    assert change == pytest.approx(100 * (fewer / before - 1), abs=0.02)
+    assert abs(change) < 0.5
+    assert before == pytest.approx(np.mean([score.nats for score in ensue.load(run).score(held_out)]), abs=1e-4)
+
+
+def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(out: str) -> str:
+        return ensue.export_run(run, tmp_path / out, "c", precision="f16")[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(precisions, "compiler", lambda: None)
+        assert note("a") == "Matrices and tables are f16. What that changes was not measured: there is no C compiler."
+        patch.setattr(precisions, "compiler", lambda: ("false",))
+        assert note("b") == FAILED
+        patch.setattr(precisions, "compiler", lambda: ("no-such-compiler",))
+        assert note("c") == FAILED
+    Path("book.txt").unlink()
+    assert note("d") == "Matrices and tables are f16. What that changes was not measured: there is no validation text."
+
+
+def test_every_model_that_becomes_c_is_measured() -> None:
+    assert set(PROOFS) == set(TASKS)
+
+
+def disturb(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("valid", ["", "some.tsv"])
+def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another model answers to the validation data, as C, beside what both answer in Python."""
+    unpacked("transduce-lstm", tmp_path)
+    write_data(tmp_path)
+    (tmp_path / "some.tsv").write_text("go\twent\tV;PST\nsee\tsaw\tV;PST\n")
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory(tmp_path / "transduce-lstm")
+    data = run.recipe.data
+    run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
+    files, _, other, _ = printed(run, "other")
+    pipeline: Any = ensue.load(tmp_path / "transduce-lstm")
+    disturb(pipeline.model)
+    note = precisions.measured(run, pipeline, files, "other", "int8")
+    pairs = task_entry(run.recipe.task).job_class(run.recipe, run).valid_pairs
+    both = [model.predict([pair.sources for pair in pairs]) for model in (pipeline, other)]
+    same = np.mean([one.text == two.text for one, two in zip(*both, strict=True)])
+    assert same < 1
+    assert note == (
+        f"Matrices and tables are int8. Of the answers to the first {len(pairs)} sources of the validation data, "
+        f"{100 * same:.2f} % are the same as with numbers of 32 bits."
+    )
+
+
+def answers(found: Any) -> list[tuple[str, float]]:
+    """The labels of a text, of its words, or of frames, with their probabilities."""
+    if hasattr(found, "series"):
+        return list(zip(found.labels, found.probabilities, strict=True))
+    return [(found.label, found.probability)] if hasattr(found, "label") else [(w.label, w.confidence) for w in found]
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("tag-lstm", "words"), ("classify-pairs", "texts"), ("classify-frames", "series"), ("tag-frames", "frames")],
+)
+def test_changed_labels_and_probabilities_are_measured(
+    name: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another model answers to the validation data, as C, beside what both answer in Python."""
+    unpacked(name, tmp_path)
+    write_data(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory(tmp_path / name)
+    files, _, other, _ = printed(run, "other")
+    pipeline: Any = ensue.load(tmp_path / name)
+    disturb(pipeline.model)
+    note = precisions.measured(run, pipeline, files, "other", "int8")
+    found = re.fullmatch(
+        rf"Matrices and tables are int8\. Of the first ([\d,]+) {unit} of the validation data, ([\d.]+) % have the "
+        r"same label as with numbers of 32 bits; the probability of the label changes by ([\d.]+) on average\.",
+        note,
+    )
+    assert found is not None
+    job = task_entry(run.recipe.task).job_class(run.recipe, run)
+    valid, options = job.split.valid, {"confidence": True} if unit in ("words", "frames") else {}
+    if unit in ("series", "frames"):
+        given: list[Any] = [valid.rows[row] for row in range(len(valid))]
+    elif unit == "words":
+        given = [" ".join(text) for text in valid.texts]
+    else:
+        given = [tuple(" ".join(text) for text in pair) for pair in zip(*valid.texts, strict=True)]
+    both = [[pair for one in model.predict(given, **options) for pair in answers(one)] for model in (pipeline, other)]
+    count, share, change = (float(number.replace(",", "")) for number in found.groups())
+    pairs = list(zip(*both, strict=True))
+    assert count == len(pairs) > 1
+    assert share == pytest.approx(100 * np.mean([one[0] == two[0] for one, two in pairs]), abs=0.01)
+    assert share < 100 or unit == "series"  # which are two
+    assert change == pytest.approx(np.mean([abs(one[1] - two[1]) for one, two in pairs]), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("onnx", {"precision": "f16"}, "precision is for the formats c and web"),
+        ("c", {"precision": "f8"}, 'no precision "f8"; expected one of f32, f16, int8'),
+    ],
+)
+def test_a_precision_that_is_not_there_is_refused(format: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(EnsueError, match=re.escape(message)):
+        ensue.export_run("run", "out", format, **options)
+
+
+@needs_compiler
+def test_functions_of_the_engine_need_no_vectors(tmp_path: Path) -> None:
+    """The models of C have them without the engine's products."""
+    head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
+    (tmp_path / "alone.c").write_text("\n".join([head, piece("prelude.h"), piece("engine/functions.h")]))
+    compiled(tmp_path, "-fsyntax-only", "-Wno-unused-function", "alone.c")

@@ -1,0 +1,214 @@
+"""An exported model gives the same bits, whatever compiler, level of instructions and processor: one digest of all."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from ensue.extensions.exporting.c.classifying import classifier_parts
+from ensue.extensions.exporting.c.printing import Weights
+from ensue.extensions.exporting.c.writing import assembled, written
+from ensue.processor import features
+from extensions.exporting.c import classifiers, framed, models, taggers, transducers
+from extensions.exporting.c.carried import COMPILERS, put
+from other_processors import ARM_COMPILERS, QEMU, ZIG
+
+NODE = shutil.which("node")
+FILES = dict[str, bytes]
+Given = tuple[tuple[tuple[str, ...], str], ...]
+"""Runs of a program: its arguments, and what it reads."""
+WRITES = (("--generate", "300", "7", "1.1"), "The sea")
+SAMPLING = "{0, 9, 0.9, 0.02, 1.2}"
+"""All filters of a sampling, whose temperature the example sets."""
+EXACT = re.compile(r"%[0-9]*\.[46]f")
+FUSED = ("-DFAST", "-ffp-contract=fast")
+LEVELS: dict[str, set[str]] = {
+    "x86-64": set(), "x86-64-v3": {"avx2", "fma", "bmi2"}, "x86-64-v4": {"avx512f", "avx512bw", "avx512vl"},
+}  # fmt: skip
+WASI = """
+import { readFileSync } from "node:fs";
+import { WASI } from "node:wasi";
+const wasi = new WASI({ version: "preview1", args: ["some", ...process.argv.slice(2)], preopens: { ".": "." } });
+const code = await WebAssembly.compile(readFileSync("some.wasm"));
+wasi.start(await WebAssembly.instantiate(code, wasi.getImportObject()));
+"""
+
+
+class Build(NamedTuple):
+    """A compiler with its options, and the words before the program that it makes."""
+
+    command: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    program: str = "some"
+
+
+def builds() -> Iterator[tuple[str, Build]]:
+    """All that this machine has: first of this processor, then of others. Without `make` there is one more of each."""
+    here = {name: (name,) for name in COMPILERS} | ({"zig": (ZIG, "cc")} if ZIG else {})
+    for name, command in here.items():
+        for level, needed in LEVELS.items():
+            if needed <= features() and (features() & {"sse2"}):
+                target = level.replace("-v", "_v").replace("x86-64", "x86_64") if name == "zig" else level
+                yield f"{name} {level}", Build((*command, "-O3", f"-march={target}"))
+        yield f"{name} in any form", Build((*command, "-O2", "-march=native", "-std=gnu11"))
+        yield f"{name} without vectors", Build((*command, "-O1", "-march=native", "-DNO_LANES"))
+    for name, command in ARM_COMPILERS.items() if QEMU else ():
+        yield f"ARM {name}", Build((*command, "-O3", "-static"), (str(QEMU), "./some"))
+    if ZIG and NODE:
+        for kind, options in {"": (), " with SIMD": ("-msimd128",)}.items():
+            command = (ZIG, "cc", "-target", "wasm32-wasi", "-O3", *options)
+            yield f"WebAssembly{kind}", Build(command, (NODE, "--no-warnings", "some.mjs"), "some.wasm")
+
+
+BUILDS = dict(builds())
+
+
+def language(kind: str) -> Callable[[str], tuple[FILES, Given]]:
+    def made(precision: str) -> tuple[FILES, Given]:
+        model = models.pipeline(kind, **(models.TRANSFORMER if kind == "words" else {}))
+        return written(model.model, model.tokenizer, "some", precision=precision), (((), models.MIXED), WRITES)
+
+    return made
+
+
+def tagger(kind: str) -> Callable[[str], tuple[FILES, Given]]:
+    def made(precision: str) -> tuple[FILES, Given]:
+        files = taggers.written(taggers.pipeline_of(kind), "some", precision=precision)
+        return files, ((("--probabilities",), "\n".join(taggers.TEXTS)),)
+
+    return made
+
+
+def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
+    def made(precision: str) -> tuple[FILES, Given]:
+        weights = Weights(precision=precision)
+        files = assembled(classifier_parts(classifiers.classifier(**classifiers.KINDS[kind]), weights), weights, "some")
+        separator = "\t" if "pair" in kind else " "
+        return files, (((), "\n".join(f"the Sea{separator}was {word} a" for word in classifiers.SIGNS[:-1])),)
+
+    return made
+
+
+def transducer(kind: str) -> Callable[[str], tuple[FILES, Given]]:
+    def made(precision: str) -> tuple[FILES, Given]:
+        pipeline = transducers.transducer(**transducers.KINDS[kind])
+        files = transducers.files_of(pipeline, "some", precision=precision)
+        lines = ["\t".join([lemma, "V;PST", "N"][: pipeline.num_texts]) for lemma in transducers.LEMMAS]
+        return files, ((("--beams", "6", "--n-best", "3"), "\n".join(lines)),)
+
+    return made
+
+
+def frames(kind: str) -> Callable[[str], tuple[FILES, Given]]:
+    def made(precision: str) -> tuple[FILES, Given]:
+        pipeline, names = framed.pipeline(kind), []
+        files = framed.written(pipeline, "some", precision=precision)
+        rng = np.random.default_rng(3)
+        for k in range(6):
+            if kind == "sounds":
+                names.append(f"{k}.wav")
+                files[names[-1]] = framed.wav(rng.integers(-9999, 9999, 3000 + 500 * k, np.int16).tobytes())
+            else:
+                series = rng.normal(size=(3 + 4 * k, pipeline.seen.shape.width)).astype("<f4")
+                names.append(f"{k}.csv")
+                head = ",".join(f'"{name.replace(chr(34), 2 * chr(34))}"' for name in pipeline.seen.shape.columns)
+                rows = [",".join(map(repr, row)) for row in series.tolist()]
+                files[names[-1]] = "\n".join([*[head] * bool(head), *rows, ""]).encode()
+        return files, (((*["--probabilities"] * (kind in ("spans", "crf")),), "\n".join(names)),)
+
+    return made
+
+
+MODELS: dict[str, Callable[[str], tuple[FILES, Given]]] = {
+    "characters": language("characters"),
+    "transformer": language("words"),
+    "tagger": tagger("layers"),
+    "tagger with a CRF": tagger("crf"),
+    "tagger of letters": tagger("cnn"),
+    "classifier": classifier("both_ways"),
+    "classifier of pairs": classifier("pair_of_layers"),
+    "transducer": transducer("additive"),
+    "transducer with heads": transducer("heads"),
+    "frames": frames("one"),
+    "sounds": frames("sounds"),
+    "tags of frames": frames("crf"),
+}
+
+
+TASKS = ("characters", "transformer", "tagger", "classifier", "transducer", "frames")
+
+
+def digest(folder: Path, build: Build, given: Given, caches: dict[str, str]) -> str:
+    """Of all that a program prints, with all digits of its numbers."""
+    command = [*build.command, *([] if "-std=gnu11" in build.command else ["-std=c11"]), "-o", build.program]
+    environment = os.environ | caches
+    done = subprocess.run(
+        [*command, "example.c", "some.c", "-lm"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = b""
+    for arguments, text in given:
+        words = [*(build.before or ("./some",)), *arguments]
+        said += subprocess.run(words, cwd=folder, input=text.encode(), capture_output=True, check=True).stdout
+    assert said.count(b"0x") > 5 or b"--generate" in str(given).encode()
+    numbers = re.sub(rb"-?0x[0-9a-f.]+p[+-][0-9]+", lambda found: float.fromhex(found[0].decode()).hex().encode(), said)
+    return hashlib.sha256(numbers).hexdigest()[:16]
+
+
+def exact(files: FILES, folder: Path) -> Path:
+    """A folder with the files, whose example prints all digits and samples in all ways."""
+    example = EXACT.sub("%a", files["example.c"].decode())
+    assert "%a" in example
+    example = example.replace("some_sampling how = {0};", f"some_sampling how = {SAMPLING};")
+    return put(files | {"example.c": example.encode(), "some.mjs": WASI.encode()}, folder)
+
+
+def digests(model: str, precision: str, names: dict[str, Build], folder: Path, cache: Path) -> dict[str, str]:
+    files, given = MODELS[model](precision)
+    exact(files, folder)
+    caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
+    return {name: digest(folder, build, given, caches) for name, build in names.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not BUILDS, reason="no compiler")
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [(model, precision) for precision in ("f32", "f16", "int8") for model in (MODELS if precision == "f32" else TASKS)],
+)
+def test_all_builds_give_the_same(
+    model: str, precision: str, tmp_path: Path, kept_folder: Callable[[str], Path]
+) -> None:
+    found = digests(model, precision, BUILDS, tmp_path, kept_folder("zig"))
+    different = set(found.values())
+    print(f"\n{model}, {precision}: {len(found)} builds, digests: {sorted(different)}")
+    assert len(different) == 1, found
+
+
+FUSING = ("-O1", "-fexpensive-optimizations", "-std=gnu11", "-march=native")
+
+
+@pytest.mark.skipif(
+    not COMPILERS or "fma" not in features(), reason="no compiler, or a processor that fuses no products"
+)
+@pytest.mark.parametrize("fused", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_builds_give_the_same(fused: bool, tmp_path: Path) -> None:
+    """Also where no Makefile says how it is rounded; with fused products they do not."""
+    two = {
+        "one": Build((COMPILERS[0], "-O1", "-march=x86-64")),
+        "other": Build((COMPILERS[0], *FUSING, *FUSED * fused)),
+    }
+    found = digests("characters", "f32", two, tmp_path, tmp_path)
+    assert (found["one"] != found["other"]) == fused

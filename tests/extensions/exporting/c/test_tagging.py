@@ -1,0 +1,306 @@
+"""Taggers as C: the words, labels and probabilities of ensue, whatever the text and beside whatever sentences."""
+
+import ctypes
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ensue
+from ensue.data.sentences.source import SentenceSource
+from ensue.extensions.exporting.c.printing import Weights
+from ensue.extensions.exporting.c.tagging import ROWS, tagger_parts
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from extensions.exporting.c.carried import (
+    ARGUMENT,
+    BAD_STATE,
+    CLOSE,
+    COMPILERS,
+    DAMAGED,
+    NEAR,
+    NO_FILE,
+    NUMBERS_FAIL,
+    OK,
+    SANITIZED,
+    compiled,
+    cut,
+    library,
+    lines_fed,
+    put,
+    rounded,
+)
+from extensions.exporting.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of, written
+from inspection.small import TRANSFORMER, tagger
+
+TOO_LONG, BYTES = -7, 16
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+
+
+class CWord(ctypes.Structure):
+    _fields_ = [
+        ("text", ctypes.c_void_p), ("size", ctypes.c_size_t), ("ends", ctypes.c_int), ("id", ctypes.c_uint32),
+        ("label", ctypes.c_char_p), ("probability", ctypes.c_double),
+    ]  # fmt: skip
+
+
+class Carried:
+    def __init__(self, folder: Path, name: str) -> None:
+        self.library, self.name = library(folder, f"{name}.c"), name
+        self.path, self.model = str(folder / f"{name}.weights").encode(), ctypes.c_void_p()
+        self.function("session_size").restype = ctypes.c_size_t
+        self.function("cut").restype = self.function("take").restype = ctypes.c_int64
+        assert self.function("open")(ctypes.byref(self.model), self.path) == OK
+
+    def function(self, name: str) -> Any:
+        return getattr(self.library, f"{self.name}_{name}")
+
+    def session(self, words: int) -> Any:
+        made = ctypes.create_string_buffer(self.function("session_size")(ctypes.c_size_t(words)))
+        assert self.function("begin")(self.model, made, ctypes.c_size_t(words)) == OK
+        return made
+
+    def label(self, session: Any, words: Any, probabilities: int = 1) -> int:
+        count = ctypes.c_size_t(len(words))
+        return int(self.function("label")(self.model, session, words, count, probabilities))
+
+    def cut(self, session: Any, text: bytes, words: Any) -> int:
+        sizes = ctypes.c_size_t(len(text)), ctypes.c_size_t(len(words))
+        return int(self.function("cut")(self.model, session, text, sizes[0], words, sizes[1]))
+
+    def fed(self, pieces: list[bytes], room: int = 999) -> list[list[tuple[str, str]] | int]:
+        """Words with their labels of each line, or the number that it gives."""
+        session, words, found = self.session(room), (CWord * 999)(), list[Any]()
+        for code in lines_fed(self.function("feed"), self.model, session, pieces):
+            if code < 0:
+                found.append(code)
+                continue
+            count = self.function("take")(self.model, session, words, ctypes.c_size_t(999), 0)
+            texts = [ctypes.string_at(word.text, word.size).decode() for word in words[: max(count, 0)]]
+            labels = [word.label.decode() for word in words[: max(count, 0)]]
+            found.append(count if count < 0 else list(zip(texts, labels, strict=True)))
+        return found
+
+    def labeled(self, sentences: list[list[str]], room: int = 40) -> list[list[tuple[str, float]]]:
+        words = given_c(sentences)
+        assert self.label(self.session(room), words) == OK
+        found = iter([(word.label.decode(), word.probability) for word in words])
+        return [[next(found) for _ in sentence] for sentence in sentences]
+
+    def words(self, text: str, room: int = 999) -> list[str]:
+        words, encoded = (CWord * room)(), text.encode()
+        count = self.cut(self.session(room), encoded, words)
+        assert 0 <= count <= room
+        assert [word.ends for word in words[:count]] == [0] * (count - 1) + [1] * (count > 0)
+        return [ctypes.string_at(word.text, word.size).decode() for word in words[:count]]
+
+
+def given_c(sentences: list[list[str]]) -> Any:
+    words: Any = (CWord * sum(map(len, sentences)))()
+    words.kept = [ctypes.create_string_buffer(word.encode()) for sentence in sentences for word in sentence]
+    ends = [place == len(sentence) for sentence in sentences for place, _ in enumerate(sentence, 1)]
+    for word, text, end in zip(words, words.kept, ends, strict=True):
+        word.text, word.size, word.ends = ctypes.addressof(text), len(text) - 1, end
+    return words
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LabelingPipeline, Carried]:
+    made, name = pipeline_of(request.param), request.param
+    return made, Carried(put(written(made, name), tmp_path_factory.mktemp(name)), name)
+
+
+def check_labels(
+    both: tuple[LabelingPipeline, Carried], sentences: list[list[str]], room: int = 40, close: float = CLOSE
+) -> None:
+    found = both[1].labeled(sentences, room)
+    expected = both[0].predict(sentences, confidence=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [label for label, _ in ours] == theirs.labels
+        np.testing.assert_allclose([p for _, p in ours], [word.confidence for word in theirs], rtol=close, atol=close)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_labels_and_probabilities_of_ensue(both: tuple[LabelingPipeline, Carried]) -> None:
+    check_labels(both, sentences_of(1))
+    check_labels(both, sentences_of(2), room=1000)
+    check_labels(both, [["Sea"]])
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("kind", "precision"), [("cnn", "int8"), ("lstm", "int8"), ("vectors", "f16")])
+def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+    made = pipeline_of(kind)
+    files = written(made, kind, precision=precision)
+    before = made.predict(sentences_of(1), confidence=True)
+    rounded(made.model, precision, but="kept_vectors|start|end|pairs|transitions")
+    check_labels((made, Carried(put(files, tmp_path), kind)), sentences_of(1), close=NEAR[precision])
+    after = made.predict(sentences_of(1), confidence=True)
+    assert [word.confidence for one in before for word in one] != [word.confidence for one in after for word in one]
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=6), min_size=1, max_size=9), min_size=1, max_size=4))
+@settings(max_examples=15, deadline=None)
+def test_any_words(both: tuple[LabelingPipeline, Carried], sentences: list[list[str]]) -> None:
+    check_labels(both, sentences)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingPipeline, Carried]) -> None:
+    sentences = sentences_of(3, count=3 * ROWS)
+    together = both[1].labeled(sentences, room=500)
+    assert together == [both[1].labeled([sentence])[0] for sentence in sentences] == both[1].labeled(sentences, room=31)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: both[1].labeled(sentences), range(8))) == [together] * 8
+    session, alone = both[1].session(31), [pair for sentence in together for pair in sentence]
+    for _ in range(2):  # a session has the forms of before
+        assert both[1].label(session, words := given_c(sentences)) == OK
+        assert [(word.label.decode(), word.probability) for word in words] == alone
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(st.lists(st.sampled_from(TEXTS), max_size=5), st.booleans(), st.lists(st.integers(0, 900), max_size=9))
+@settings(max_examples=15, deadline=None)
+def test_any_cut_of_the_bytes_gives_the_same(
+    both: tuple[LabelingPipeline, Carried], lines: list[str], is_marked: bool, cuts: list[int]
+) -> None:
+    whole = b"\xef\xbb\xbf" * is_marked + "".join(line + "\r\n" for line in lines).encode()
+    expected = [[(word.text, word.label) for word in both[0].predict([line])[0]] for line in lines]
+    assert both[1].fed(cut(whole, cuts)) == both[1].fed([whole[:-2] if lines and lines[-1] else whole]) == expected
+    long = [b"x" * 33, b"\n", b"x\n" + b"x " * 3, b"x" * 27 + b"\nx"]
+    assert [line if isinstance(line, int) else len(line) for line in both[1].fed(long, 2)] == [TOO_LONG, 1, TOO_LONG, 1]
+    assert both[1].fed([b"a b c\nx\n"], 2)[0] == TOO_LONG
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("splitter", ["treebank", "simple", "whitespace", "characters"])
+def test_texts_have_the_words_of_ensue(splitter: str, tmp_path: Path) -> None:
+    made = pipeline_of("plain").with_splitter(splitter)
+    carried = Carried(put(written(made, "cut"), tmp_path), "cut")
+    for text in TEXTS:
+        expected = made.predict([text])[0]
+        assert carried.words(text) == [word.text for word in expected]
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
+    made = pipeline_of("plain")
+    carried = Carried(put(written(made, "tag"), tmp_path), "tag")
+    content = Path(carried.path.decode()).read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 3] ^= 1
+    other = written(pipeline_of("crf"), "other")["other.weights"]
+    for wrong in (b"", content[:-1], content + b"\0", bytes(flipped), other):
+        (tmp_path / "wrong").write_bytes(wrong)
+        probe = ctypes.c_void_p()
+        assert carried.function("open")(ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
+        assert probe.value is None
+    assert carried.function("open")(ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
+    sizes = [
+        carried.function("session_size")(ctypes.c_size_t(words)) for words in (0, 1, 2, 1_000_000, 1_000_001, 2**63)
+    ]
+    assert [size > 0 for size in sizes] == [False, True, True, True, False, False]
+    session, words = carried.session(5), given_c([["a"] * 5, ["b"] * 6, ["c"]])
+    assert carried.label(session, words) == TOO_LONG
+    assert carried.label(session, (CWord * 3)(*[CWord(None, 3, 1)] * 3)) == ARGUMENT
+    assert carried.label(None, words) == ARGUMENT
+    assert carried.label(ctypes.create_string_buffer(len(session)), words) == BAD_STATE
+    assert carried.label(session, (CWord * 0)()) == OK
+    assert carried.cut(session, b"a" * (5 * BYTES + 1), words) == TOO_LONG
+    assert carried.cut(session, b"a " * 10, (CWord * 2)()) == 10
+    assert carried.cut(ctypes.create_string_buffer(len(session)), b"a", words) == BAD_STATE
+    assert carried.function("begin")(carried.model, session, ctypes.c_size_t(0)) == ARGUMENT
+    with torch.no_grad():
+        made.model.head.projection.bias[1] = torch.nan
+    broken = Carried(put(written(made, "nan"), tmp_path / "nan"), "nan")
+    assert broken.label(broken.session(5), given_c([["a"]])) == NUMBERS_FAIL
+    message = carried.function("message")
+    message.restype = ctypes.c_char_p
+    assert len({message(code) for code in range(-7, 0)}) == 7
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize(("number", "kind"), list(enumerate(["spans", "cnn", "vectors", "lstm"])))
+def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
+    made, embed, compiler = pipeline_of(kind), kind == "lstm", COMPILERS[number % len(COMPILERS)]
+    folder = put(written(made, "tag", embed=embed), tmp_path)
+    compiled(folder, "-o", "tag", "example.c", "tag.c", compiler=compiler, options=SANITIZED)
+
+    def said(text: bytes, *arguments: str) -> bytes:
+        found = subprocess.run(["./tag", *arguments], cwd=folder, input=text, capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+        return found.stdout
+
+    lines = [line for line in TEXTS if "\n" not in line]
+    lines += [" ".join(sentence) for sentence in sentences_of(5, 400)]
+    (tmp_path / "text.txt").write_text("\n".join(lines), newline="\n")
+    expected = "".join(made.prediction_lines(str(tmp_path / "text.txt"), format="text"))
+    assert said((tmp_path / "text.txt").read_bytes()).decode() == expected
+    assert said("\r\n".join(lines).encode()) == expected.encode()
+    shown = iter(said("\n".join(lines).encode(), "--probabilities").decode().split("\n"))
+    for sentence in made.predict(lines, confidence=True):
+        for word in sentence:
+            text, label, share = next(shown).rsplit("\t", 2)
+            assert (text, label) == (word.text, word.label)
+            assert float(share) == pytest.approx(word.confidence, abs=1.1e-5)
+        assert next(shown) == ""
+    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+    for hostile in (
+        b"",
+        odd,
+        b"\0" * 99,
+        b"x" * 70_000,
+        b"<unk" * 500,
+        b"\xf0\x9f" * 400,
+        b"\n" * 999,
+        b"a " * 50_000,
+        b"-." * 20_000,
+        b"\xed\xa0\x80\xff",
+        "\u0301".encode() * 9999,
+        b"'" * 999 + b"\n" + b"1." * 5000,
+    ):
+        said(hostile)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": {"kind": "none"}}, "its layers are not recurrent"),
+        ({"model": TRANSFORMER}, "its layers are not recurrent"),
+        ({"columns": {"pos": ["X"]}}, 'it reads the column "pos" of the data'),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        tagger_parts(tagger(**changes), Weights())
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_tagger_of_a_treebank_from_end_to_end(shared_data: Path, tmp_path: Path) -> None:
+    """Words, affixes, shapes and characters, a CRF; development data, an epoch; every label of the test data."""
+    dev, test = (shared_data / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu.xz" for part in ("dev", "test"))
+    settings = {"train.epochs": 1, "train.validations": 1, "features.characters": "cnn", "data.labels": "upos"}
+    made = ensue.train("tag-lstm-crf", train=dev, valid=dev, out=tmp_path / "run", settings=settings, threads=1)
+    (note,) = ensue.export_run(tmp_path / "run", tmp_path / "pos", "c")
+    assert note.startswith(f"{tmp_path / 'pos'}: 7 files, ")
+    compiled(tmp_path / "pos", "-o", "pos", "example.c", "pos.c", options=["-O2"])
+    text = "".join(" ".join(sentence.words) + "\n" for sentence in SentenceSource(test))
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    found = subprocess.run([tmp_path / "pos" / "pos"], input=text.encode(), capture_output=True, check=True)
+    assert found.stdout.decode() == "".join(made.prediction_lines(str(tmp_path / "text.txt"), format="text"))
+    assert found.stdout.count(b"\n") > 25_000

@@ -1,0 +1,618 @@
+"""Models as web pages and as modules: what is written, and the numbers of ensue in Node, wasmtime and Chromium."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from base64 import b64encode
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpy.testing import assert_allclose
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.extensions.exporting.c import web, writing
+from ensue.extensions.exporting.c.classifying import classifier_parts
+from ensue.extensions.exporting.c.printing import Weights
+from ensue.extensions.exporting.c.writing import assembled, written
+from ensue.runs.directory import RunDirectory
+from ensue.text.schemes import spans as spans_of
+from extensions.exporting.c.carried import NEAR, Carried, put
+from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
+from extensions.exporting.c.classifiers import SIGNS, classifier
+from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline
+from extensions.exporting.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.taggers import TEXTS, pipeline_of, sentences_of
+from extensions.exporting.c.taggers import written as tagger_written
+from extensions.exporting.c.transducers import KINDS as TRANSDUCERS
+from extensions.exporting.c.transducers import LEMMAS, transducer
+from extensions.exporting.c.transducers import files_of as transducer_files
+from inspection.browser import Browser, browsing
+from kept_runs.make import unpacked
+
+TEXT = MIXED + "\U0001f600 naïve\ufeff\n"
+DRIVER = """
+import { readFileSync } from "node:fs";
+import { Worker, isMainThread, parentPort } from "node:worker_threads";
+import { load } from "./sea.js";
+if (!isMainThread) {
+  parentPort.postMessage((await load()).score("The sea").map(token => token.nats));
+} else {
+  const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+  for (const simd of [true, false]) {
+    const model = await load({ simd }), bytes = new TextEncoder().encode(asked.text), fed = model.begin(0), found = [];
+    for (let at = 0; at < bytes.length; at += 3) found.push(...fed.feed(bytes.subarray(at, at + 3)));
+    found.push(...fed.end());
+    const state = model.begin(7);
+    state.feed("The se"), state.next();
+    const other = model.restore(state.save());
+    const failures = [
+      () => model.restore(new Uint8Array(9)), () => model.restore(state.save().fill(0)), () => model.begin(-1),
+      () => model.begin(0.5), () => state.next({ temperature: -1 }), () => state.next({ topk: 3 }),
+      () => state.next({ topK: 1.5 }), () => model.score(3), () => state.feed(3),
+      () => [...model.generate("a", { top: 1 })],
+    ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+    const after = [other, state].map(of => Array.from({ length: 40 }, () => of.next().id));
+    state.close();
+    try { state.next(); } catch (error) { failures.push(error.message); }
+    said[simd] = {
+      simd: model.simd, size: model.vocabularySize, failures, after,
+      score: model.score(asked.text).map(token => ({ ...token, bytes: [...token.bytes] })),
+      fed: found.map(token => [token.id, token.nats]), long: model.score("The sea. ".repeat(2000)).length,
+      written: asked.samplings.map(([prompt, options]) => [...model.generate(prompt, options)].join("")),
+      drawn: [0, 0].map(() => [...model.generate()].join("")),
+      names: [model, other].map(of => Object.getOwnPropertyNames(Object.getPrototypeOf(of))),
+    };
+  }
+  new Worker(new URL(import.meta.url)).on("message", nats => console.log(JSON.stringify({ ...said, worker: nats })));
+}
+"""
+
+NATS = """
+import { readFileSync } from "node:fs";
+import { load } from "./sea.js";
+const text = readFileSync(0, "utf-8");
+const nats = async simd => (await load({ simd })).score(text).map(token => token.nats);
+console.log(JSON.stringify([await nats(true), await nats(false)]));
+"""
+
+
+def run_of(folder: Path) -> RunDirectory:
+    unpacked("char-lstm", folder)
+    return RunDirectory(folder / "char-lstm")
+
+
+def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
+    asked = []
+
+    def compile(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
+        asked.append((code, options))
+        return b"code " + " ".join(options).encode()
+
+    files, notes = web.page_files(run_of(tmp_path), "page", compile)
+    assert notes == []
+    found = {name: text.decode() for name, text in files.items()}
+    assert set(found) == {"page.html", "page.js", "page.d.ts", "package.json", "README.md"}
+    (code, _), (_, options) = asked
+    assert "+simd128" in asked[0][1]
+    assert options == ()
+    assert b'#include "page.c"' in code[web.WHOLE]
+    assert b"page_feed" in code["page.c"]
+    module = found["page.js"]
+    for content in (b"code " + " ".join(asked[0][1]).encode(), b"code ", code["page.weights"]):
+        assert f'"{b64encode(content).decode()}"' in module
+    assert module in found["page.html"]
+    page = re.sub(r'"[A-Za-z0-9+/=]{20,}"', '""', found["page.html"])
+    assert "connect-src" not in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|\bfetch\b|XMLHttpRequest|\bimport\(|url\(", page)
+    assert page.count("<script") == page.count("</script") == 1
+    assert not any(re.search(r"\bNAME|@|{{|{%", text) for name, text in found.items() if name.endswith((".ts", ".md")))
+    assert not re.search(r"\bNAME\b|{{|{%", page)
+    package = json.loads(found["package.json"])
+    assert package["type"] == "module"
+    assert package["exports"]["."]["default"] == "./page.js"
+    assert "License of the model: not named" in found["README.md"]
+
+
+def test_a_task_without_a_page_is_refused_with_or_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(web, "version")
+    unpacked("predict-frames", tmp_path)
+    have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
+    with pytest.raises(EnsueError, match=f"has no page; {have}"):
+        ensue.export_run(tmp_path / "predict-frames", tmp_path / "out", "web")
+
+
+@pytest.mark.parametrize("found", [None, "0.11.0"])
+def test_a_compiler_that_is_missing_or_old_is_named(
+    found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def version(name: str) -> str:
+        if found is None:
+            raise PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(web, "version", version)
+    monkeypatch.delattr(writing, "measured")  # takes long, so it comes later
+    named = "not installed" if found is None else r"from 0\.14 on, and 0\.11\.0 is installed"
+    with pytest.raises(EnsueError, match=rf'^web needs.* {named}: pip install .*"ensue\[web\]"$'):
+        ensue.export_run(run_of(tmp_path).path, tmp_path / "out", "web", precision="int8")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@needs_zig
+def test_what_the_compiler_says_is_passed_on() -> None:
+    with pytest.raises(EnsueError, match=r"^ziglang cannot compile the model: .*error:.*[^\n]$"):
+        web.compiled({web.WHOLE: b"int f(void) { return g; }"}, ())
+
+
+@pytest.mark.slow
+def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packages" / "ziglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('code')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "packages")
+    monkeypatch.setattr(web, "check_compiler", lambda: None)
+    assert web.compiled({web.WHOLE: b""}, ()) == b"code"
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
+def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
+    model = pipeline(kind)
+    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language-modeling", tmp_path, DRIVER)
+    samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
+    keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
+    asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"text": TEXT, "samplings": asked})))
+    expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
+    declared = (web.PIECES / "language.d.ts").read_text("utf-8")
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert (found["simd"], found["size"]) == (is_wide == "true", model.tokenizer.vocabulary_size)
+        assert [token["id"] for token in found["score"]] == [id for id, _ in found["fed"]] == ids
+        nats = [score.nats for score in expected]
+        assert_allclose([token["nats"] for token in found["score"]], nats, rtol=1e-5, atol=1e-5)
+        assert [token["nats"] for token in found["score"]] == [nats for _, nats in found["fed"]]
+        units = TEXT.encode("utf-16-le")
+        for token in found["score"]:
+            place = units[2 * token["begin"] : 2 * token["end"]].decode("utf-16-le")
+            assert token["isUnknown"] or token["text"] in (place, "<eos>") or bytes(token["bytes"]) in place.encode()
+            assert place
+        wanted = ["".join(model.generate(prompt, **options)) for prompt, options in samplings]
+        assert found["written"] == wanted
+        assert found["drawn"][0] != found["drawn"][1]
+        assert found["after"][0] == found["after"][1]
+        assert found["long"] == len(model.tokenizer.encode("The sea. " * 2000))
+        state, seed = "these bytes are no state of this model", "the seed is no"
+        assert [message.partition(" = ")[0] for message in found["failures"]] == [
+            state, state, f"{seed}t from 0 to 2^63 - 1", f"{seed} whole number", "an argument is out of its range",
+            'no option "topk"', "topK", "the text is no string", "the text is neither a string nor a Uint8Array",
+            'no option "top"', "the state is closed",
+        ]  # fmt: skip
+        for kind_of, names in zip(("Model", "State"), found["names"], strict=True):
+            assert members_of(kind_of, declared) - {"simd", "vocabularySize", "context"} == set(names) - {
+                "constructor",
+                "feeding",
+            }
+    assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.parametrize("precision", ["f16", "int8"])
+def test_a_module_in_fewer_bits_has_the_nats_of_c(precision: str, tmp_path: Path) -> None:
+    model = pipeline("simple")
+    files = written(model.model, model.tokenizer, "sea", precision=precision)
+    wanted = [token.nats for token in Carried(put(files, tmp_path), "sea").read(TEXT.encode())]
+    put_module(files, "sea", "language-modeling", tmp_path, NATS)
+    for found in json.loads(node(tmp_path, "drive.js", TEXT)):
+        assert_allclose(found, wanted, rtol=1e-5, atol=NEAR[precision])
+    assert max(abs(score.nats - nats) for score, nats in zip(model.score(TEXT), wanted, strict=True)) > NEAR[precision]
+
+
+@pytest.mark.slow
+@needs_zig
+def test_the_example_is_the_command_line_in_wasmtime(tmp_path: Path) -> None:
+    wasmtime: Any = pytest.importorskip("wasmtime", reason="no wasmtime")
+    model = pipeline("simple")
+    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
+    options = [flag for flag in web.FLAGS if "reactor" not in flag]
+    command = [sys.executable, "-m", "ziglang", "cc", *options, "-o", "sea.wasm", "example.c", "sea.c", "-lm"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (folder / "given").write_text(MIXED, encoding="utf-8")
+    engine = wasmtime.Engine()
+    store, linker = wasmtime.Store(engine), wasmtime.Linker(engine)
+    linker.define_wasi()
+    settings = wasmtime.WasiConfig()
+    settings.argv = ["sea"]
+    settings.stdin_file, settings.stdout_file = str(folder / "given"), str(folder / "said")
+    settings.preopen_dir(str(folder), ".")
+    store.set_wasi(settings)
+    program = linker.instantiate(store, wasmtime.Module.from_file(engine, str(folder / "sea.wasm")))
+    program.exports(store)["_start"](store)  # raises for a status that is not 0
+    lines = (folder / "said").read_text(encoding="utf-8").split("\n")[:-1]
+    nats = [max(score.nats, 0) for score in model.score(MIXED)]
+    assert_allclose([float(line.split("\t")[0]) for line in lines], nats, atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("web")
+    (note,) = ensue.export_run(run_of(folder).path, folder / "page", "web")
+    assert "5 files" in note
+    return folder
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+def test_the_examples_of_the_folder_run(exported: Path) -> None:
+    (exported / "page" / "examples.js").write_text(
+        "\n".join(re.findall(r"```js\n(.*?)```", (exported / "page" / "README.md").read_text("utf-8"), re.DOTALL))
+    )
+    model = ensue.load(exported / "char-lstm")
+    said = node(exported / "page", "examples.js")
+    assert "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8)) in said
+    nats = [float(line.rpartition(" ")[2]) for line in said.split("\n")[:17]]
+    assert_allclose(nats, [score.nats for score in model.score("The sea was calm.")], rtol=1e-5, atol=1e-5)
+
+
+LARGE = ("The Sea " + "calmly" * 400 + "\U0001f600 ") * 420
+
+TAGGER_DRIVER = """
+import { readFileSync } from "node:fs";
+import { load } from "./tag.js";
+const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+for (const simd of [true, false]) {
+  const model = await load({ simd }), failures = [
+    () => model.predict("a"), () => model.predict([3]), () => model.predict([[3]]),
+    () => model.predict([Array(1000001).fill("a")]),
+  ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+  said[simd] = {
+    simd: model.simd, labels: model.labels, found: model.predict(asked.texts), failures,
+    given: model.predict(asked.sentences),
+    lone: model.predict(["a \\ud800\\udc00\\ud800 b", "a \\ud800\\udc00\\ufffd b"]),
+    large: model.predict([asked.large])[0].length,
+    spans: model.predict(asked.sentences).map(words => model.spans(words)),
+    members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
+  };
+}
+console.log(JSON.stringify(said));
+"""
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
+    model = pipeline_of("spans")
+    put_module(tagger_written(model, "tag"), "tag", "labeling", tmp_path, TAGGER_DRIVER)
+    given = sentences_of(3)
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
+    declared = (web.PIECES / "tagging.d.ts").read_text("utf-8")
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert found["simd"] == (is_wide == "true")
+        for asked, answers in ((TEXTS, found["found"]), (given, found["given"])):
+            for text, words, sentence in zip(asked, answers, model.predict(asked, confidence=True), strict=True):
+                assert [(word["text"], word["label"]) for word in words] == [
+                    (word.text, word.label) for word in sentence
+                ]
+                assert_allclose(
+                    [word["probability"] for word in words], [word.confidence for word in sentence], atol=1e-5
+                )
+                if isinstance(text, str):
+                    units = text.encode("utf-16-le")
+                    places = [units[2 * word["begin"] : 2 * word["end"]].decode("utf-16-le") for word in words]
+                    assert places == [word["text"] for word in words]
+        wanted = [
+            [(name, start, end - 1) for name, start, end in spans_of(sentence.labels)]
+            for sentence in model.predict(given)
+        ]
+        assert [[(s["label"], s["first"], s["last"]) for s in spans] for spans in found["spans"]] == wanted
+        assert any(first != last for spans in wanted for _, first, last in spans)
+        one, other = found["lone"]
+        assert [word["label"] for word in one] == [word["label"] for word in other]
+        assert found["large"] == len(model.sentence(LARGE, model.format("text")).words)
+        assert found["failures"] == [
+            "the texts are no array", "a text is neither a string nor an array of words", "the text is no string",
+            "a sentence is too long",
+        ]  # fmt: skip
+        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
+
+
+@pytest.fixture(scope="module")
+def exported_tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_page("tag-lstm-crf", tmp_path_factory.mktemp("tagger"))
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported_tagger / "tag-lstm-crf")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported_tagger / "page" / "page.html")
+        browser.until("document.querySelectorAll('#shown [data-place]').length > 9")
+        text = "Anna <b>Novak</b>\nsees 日本."
+        browser.write("#text", text)
+        words = [word for sentence in model.predict(text.split("\n"), confidence=True) for word in sentence]
+        browser.until(f"document.querySelectorAll('#shown [data-place]').length === {len(words)}")
+        assert browser.texts("#shown [data-place]") == [word.text for word in words]
+        browser.point('[data-place="1"]')
+        browser.find("#shown").send_keys("\ue014")  # the arrow to the right
+        word = words[2]
+        assert browser.text("#told") == f"{word.text}: {word.label}, P {word.confidence:.4f}"
+        browser.run("document.getElementById('numbers').click()")
+        assert len(browser.texts("#shown small")) == len(words)
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        assert browser.complaints() == []
+
+
+CLASSIFIER_DRIVER = """
+import { readFileSync } from "node:fs";
+import { load } from "./topic.js";
+const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+for (const simd of [true, false]) {
+  const model = await load({ simd }), given = asked.texts[0], failures = [
+    () => model.predict("a"), () => model.predict([3]), () => model.predict([model.isPair ? "a" : ["a", "b"]]),
+    () => model.predict([["a"]]), () => model.predict([["a", 3]]), () => model.predict([given], { atLeast: 2 }),
+    () => model.predict([given], { atleast: 0 }), () => model.predict([model.isPair ? ["", huge] : huge]),
+  ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+  const lone = ["a \\ud800 sea", "a \\ufffd sea"].map(text => model.predict([model.isPair ? [text, "sea"] : text])[0]);
+  said[simd] = {
+    simd: model.simd, labels: model.labels, is: [model.isPair, model.isMultiple], failures, lone,
+    found: model.predict(asked.texts), sure: model.predict(asked.texts.slice(0, 8), { atLeast: 0.5 }),
+    members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
+  };
+}
+console.log(JSON.stringify(said));
+""".replace("huge", '"a".repeat(2 ** 24)')
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.parametrize("kind", ["several", "pair_of_layers"])
+def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
+    model, weights = classifier(**CLASSIFIERS[kind]), Weights()
+    code = assembled(classifier_parts(model, weights), weights, "topic")
+    put_module(code, "topic", "classification", tmp_path, CLASSIFIER_DRIVER)
+    odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
+    texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
+    if model.num_texts == 2:
+        texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": texts})))
+    declared = (web.PIECES / "classes.d.ts").read_text("utf-8")
+    given, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert (found["simd"], found["labels"]) == (is_wide == "true", list(model.labels.names))
+        assert found["is"] == [model.num_texts == 2, model.labels.multiple]
+        for answers, expected in ((found["found"], given), (found["sure"], sure)):
+            for answer, wanted in zip(answers, expected, strict=True):
+                assert_allclose(answer["probabilities"], list(wanted.probabilities.values()), atol=1e-5)
+                assert (answer["labels"], answer["label"] or "") == (list(wanted.labels), wanted.label)
+                assert answer["probability"] == pytest.approx(wanted.probability, abs=1e-5)
+        assert [answer["words"] for answer in found["found"]][:1] == [0]
+        assert found["lone"][0] == found["lone"][1]
+        is_pair = model.num_texts == 2
+        kinds = "the 2 texts are no array" if is_pair else "the text is no string"
+        one = "the model reads 2 texts together, and these are 1" if is_pair else kinds
+        assert found["failures"] == [
+            "the texts are no array", kinds, kinds, one,
+            "the text is no string", "atLeast = 2 is no number from 0 to 1", 'no option "atleast"',
+            "a text is too long",
+        ]  # fmt: skip
+        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
+
+
+@pytest.fixture(scope="module")
+def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_page("classify-bag", tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported_classifier / "classify-bag")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported_classifier / "page" / "page.html")
+        browser.until("document.querySelectorAll('#shown [data-place]').length === 2")
+        lines = ["salt <b>and</b> the oven", "the team had a coach", "日本"]
+        browser.write("#text", "\n\n".join(lines))
+        browser.until(f"document.getElementById('told').textContent === '{lines[2]}'")
+        answers = model.predict(lines)
+        rows = [
+            [", ".join(one.labels), f"{one.probability:.4f}", text] for one, text in zip(answers, lines, strict=True)
+        ]
+        assert browser.texts("#shown td") == [cell for row in rows for cell in row]
+        browser.find("#shown").send_keys("\ue012")  # the arrow to the left
+        ranked = sorted(answers[1].probabilities.items(), key=lambda item: -item[1])
+        assert browser.text("#told") == lines[1]
+        assert browser.texts("#bars th") == [name for name, _ in ranked]
+        assert browser.texts("#bars .number") == [f"{share:.4f}" for _, share in ranked]
+        assert browser.texts("#bars .is th") == list(answers[1].labels)
+        widths = browser.run(
+            "return [...document.querySelectorAll('#bars .share')].map(bar => parseFloat(bar.style.width))"
+        )
+        assert_allclose(widths, [100 * share for _, share in ranked], atol=1e-3)
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        browser.write("#text", "\ue003")  # the key that deletes
+        browser.until("document.getElementById('bars').hidden")
+        assert browser.text("#told") == "Type a text."
+        assert browser.complaints() == []
+
+
+TRANSDUCER_DRIVER = """
+import { readFileSync } from "node:fs";
+import { Worker, isMainThread, parentPort, workerData } from "node:worker_threads";
+import { load } from "./say.js";
+if (!isMainThread) {
+  parentPort.postMessage((await load()).predict(workerData));
+} else {
+  const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+  for (const simd of [true, false]) {
+    const model = await load({ simd }), one = asked.sources[0], failures = [
+      () => model.predict("a"), () => model.predict(["a"]), () => model.predict([["a"]]),
+      () => model.predict([["a", 3]]), () => model.predict([one], { beam: 2 }),
+      () => model.predict([one], { beams: 1.5 }), () => model.predict([one], { beams: 33 }),
+      () => model.predict([one], { lengthPenalty: "1" }),
+      () => model.predict([["a".repeat(2 ** 20), "b"]]),
+    ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
+    said[simd] = {
+      simd: model.simd, texts: model.numTexts, search: model.search, failures,
+      found: asked.searches.map(search => model.predict(asked.sources, search)),
+      members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
+    };
+  }
+  const worker = new Worker(new URL(import.meta.url), { workerData: asked.sources });
+  worker.on("message", found => console.log(JSON.stringify({ ...said, found })));
+}
+"""
+
+
+@pytest.mark.slow
+@needs_zig
+@needs_node
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
+@pytest.mark.parametrize("kind", ["bilinear", "subwords"])
+def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
+    model = transducer(**TRANSDUCERS[kind])
+    put_module(transducer_files(model, "say"), "say", "sequence-to-sequence", tmp_path, TRANSDUCER_DRIVER)
+    sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
+    changes: list[dict[str, Any]] = [
+        {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},
+    ]  # fmt: skip
+    keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
+    searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
+    said = json.loads(node(tmp_path, "drive.js", json.dumps({"sources": sources, "searches": searches})))
+    declared = (web.PIECES / "transducing.d.ts").read_text("utf-8")
+    wanted = [model.with_search(**change).predict(sources) for change in changes]
+    for is_wide in ("true", "false"):
+        found = said[is_wide]
+        assert (found["simd"], found["texts"]) == (is_wide == "true", 2)
+        assert (found["search"]["beams"], found["search"]["lengthPenalty"]) == (model.search.width, 0.7)
+        for answers, expected in zip([*found["found"], said["found"]], [*wanted, wanted[0]], strict=True):
+            for answer, best in zip(answers, expected, strict=True):
+                for mine, theirs in zip([answer, *answer["others"]], [best, *best.others], strict=True):
+                    assert (mine["text"], mine["isComplete"]) == (theirs.text, theirs.is_complete)
+                    numbers = [mine["score"], mine["logProbability"], mine["probability"]]
+                    expected_numbers = [theirs.score, theirs.log_probability, math.exp(theirs.log_probability)]
+                    assert_allclose(numbers, expected_numbers, rtol=1e-5, atol=1e-5)
+        assert found["failures"] == [
+            "the sources are no array", "the 2 texts are no array", "the model reads 2 texts together, and these are 1",
+            "the text is no string", 'no option "beam"', "beams = 1.5 is no whole number from 0",
+            "an argument is out of its range", "lengthPenalty = 1 is no number",
+            "a text is too long, or maxTokens too large",
+        ]  # fmt: skip
+        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
+
+
+@pytest.fixture(scope="module")
+def exported_transducer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_page("transduce-lstm", tmp_path_factory.mktemp("transducer"))
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_an_encoder_decoder(dark: bool, exported_transducer: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported_transducer / "transduce-lstm")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported_transducer / "page" / "page.html")
+        browser.until("document.querySelectorAll('#answers tbody tr').length === 5")
+        for field, lines in (("#text1", "go\n<b>see</b>\n"), ("#text2", "V;PST\nV;PST")):
+            browser.write(field, lines)
+        browser.until("document.querySelectorAll('#shown td').length === 4")
+        answers = model.with_search(n_best=5).predict([("go", "V;PST"), ("<b>see</b>", "V;PST")])
+        browser.until(f"document.querySelectorAll('#shown td')[3].textContent === {json.dumps(answers[1].text)}")
+        assert browser.texts("#shown td")[::2] == ["go | V;PST", "<b>see</b> | V;PST"]
+        browser.find("#shown").send_keys("\ue012")  # the arrow to the left
+        assert browser.text("#told") == "go | V;PST"
+        rows = [(best.text, f"{math.exp(best.log_probability):.4f}") for best in (answers[0], *answers[0].others)]
+        texts = browser.run("return [...document.querySelectorAll('#answers tbody td')].map(cell => cell.textContent)")
+        assert [(text.removesuffix(" …"), share) for text, share in zip(texts[::3], texts[1::3], strict=True)] == rows
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        browser.run("document.getElementById('text1').value = 'a'.repeat(2001)")
+        browser.find("#text2").send_keys("x")
+        browser.until("!document.getElementById('wrong').hidden")
+        assert "line 1 has 2,006 characters, and the page reads lines of at most 2,000" in browser.text("#wrong")
+        assert browser.complaints() == []
+
+
+def shows(browser: Browser, text: str) -> None:
+    """Types a text, and waits until it stands there in colors."""
+    browser.write("#text", text)
+    count = sum(2 if character == "\n" else 1 for character in text)
+    browser.until(f"document.getElementById('shown').textContent.length === {count}")
+
+
+@pytest.mark.slow
+@needs_zig
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_works_from_a_disk(dark: bool, exported: Path, tmp_path: Path) -> None:
+    model = ensue.load(exported / "char-lstm")
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        browser.open(exported / "page" / "page.html")
+        browser.until("!document.getElementById('write').disabled")
+        browser.until("document.querySelectorAll('#shown .w').length > 9")
+        text = "The sea\nwas é calm."
+        shows(browser, text)
+        expected = [score.nats for score in model.score(text)]
+        each = sum(expected) / len(expected)
+        assert f"{each:.3f} nats per character" in browser.texts("#facts li")
+        browser.point("#shown .w:nth-child(5)")
+        assert browser.text("#told").startswith(f"s: surprisal {expected[4]:.3f} nats")
+        browser.find("#shown").send_keys("\ue014")  # the arrow to the right
+        assert browser.text("#told").startswith(f"e: surprisal {expected[5]:.3f} nats")
+        assert browser.texts("#shown .unknown") == ["é"]
+        browser.choose("#unit", "word")
+        words = browser.texts("#shown .w")
+        assert words == ["The", " sea", "↵\nwas", " é", " calm."]
+        browser.point("#shown .w:nth-child(2)")
+        assert browser.text("#told").startswith(f"␣sea: surprisal {sum(expected[3:7]):.3f} nats")
+        for field, value in (("seed", "3"), ("length", "150"), ("temperature", "0.9")):
+            browser.run("document.getElementById(arguments[0]).value = arguments[1]", field, value)
+        browser.find("#length").send_keys("\n")
+        browser.until("document.getElementById('speed').textContent.startsWith('150 characters')")
+        some = "".join(model.generate(text, max_tokens=150, seed=3, temperature=0.9))
+        assert browser.text("#written") == text + some
+        for width in (360, 1400):
+            browser.resize(width, 900)
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            assert browser.barriers() == []
+        browser.run("document.getElementById('length').value = 1000000")
+        browser.run("document.getElementById('write').click()")
+        browser.until("document.getElementById('written').textContent.length > 3000")
+        browser.run("document.getElementById('stop').click()")
+        browser.until("!document.getElementById('write').disabled")
+        assert 3000 < len(browser.text("#written")) < 900_000
+        color = "getComputedStyle(document.body).backgroundColor"
+        assert (sum(map(int, re.findall(r"\d+", browser.run(f"return {color}"))[:3])) < 200) == dark
+        assert browser.complaints() == []

@@ -1,0 +1,141 @@
+"""Every layer of the table of laws as an ONNX graph: one row and several, three lengths, ragged rows, from a state."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.models.tag_heads import CRFTagHead
+from ensue.nn import Parallel, SequenceLayer
+from ensue.nn.layer import blank
+from ensue.tasks.contract.portable import PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.testing.laws import Subject
+from ensue.types import Memory, State
+from laws.table import SUBJECTS
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
+pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
+
+from ensue.extensions.exporting.onnx import functions, writing
+from ensue.extensions.exporting.onnx.graph import Unexportable
+
+QUICK = {"lstm", "clockwork", "attention rotary"}
+CASES = [pytest.param(s, id=s.name, marks=[] if s.name in QUICK else [pytest.mark.slow]) for s in SUBJECTS]
+S = 6
+
+
+def whole(layer: SequenceLayer) -> PortableFunction:
+    """From the beginning, over rows of different lengths, one of them empty."""
+    forms = {"x": TensorForm(("batch", "time", layer.d_in)), "mask": TensorForm(("batch", "time"), torch.bool)}
+    if layer.d_memory is not None:
+        forms["memory"] = TensorForm(("batch", "source", layer.d_memory))
+        forms["real"] = TensorForm(("batch", "source"), torch.bool)
+
+    def run(layer: SequenceLayer, x: Tensor, mask: Tensor, **memory: Tensor) -> dict[str, Tensor]:
+        start = layer.init_state(x.shape[0], Memory(memory["memory"], memory["real"])) if memory else None
+        y, state = layer(x, start, mask=mask)
+        return {"y": blank(y, mask), **state_tensors(state)}
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        lengths = torch.randint(1, length + 1, (batch, 1))
+        lengths[1:2] = 0
+        given = {"x": torch.randn(batch, length, layer.d_in), "mask": torch.arange(length) < lengths}
+        memory = memory_of(layer, batch)
+        return given if memory is None else {**given, "memory": memory.values, "real": memory.mask}
+
+    return PortableFunction("whole", run, forms, sample)
+
+
+def going_on(layer: SequenceLayer) -> PortableFunction:
+    """From a state, whose leaves are inputs and outputs."""
+
+    def run(layer: SequenceLayer, x: Tensor, **state: Any) -> dict[str, Tensor]:
+        y, after = layer(x, state_from(layer.init_state(1), state))
+        return {"y": y, **state_tensors(after, "next")}
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        start = layer.init_state(batch, memory_of(layer, batch))
+        _, state = layer(torch.randn(batch, 3, layer.d_in), start)
+        return {"x": torch.randn(batch, length, layer.d_in), **state_tensors(state)}
+
+    forms = {"x": TensorForm(("batch", "time", layer.d_in)), **state_forms(layer.init_state(2))}
+    return PortableFunction("going on", run, forms, sample)
+
+
+def memory_of(layer: SequenceLayer, batch: int) -> Memory | None:
+    if layer.d_memory is None:
+        return None
+    return Memory(torch.randn(batch, S, layer.d_memory), torch.arange(S) < torch.randint(1, S + 1, (batch, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", CASES)
+def test_the_graph_is_the_layer(subject: Subject) -> None:
+    layer = subject.build().float()
+    for part in [whole(layer), *([going_on(layer)] if layer.is_causal else [])]:
+        graph = functions.traced(layer, part.function, part.inputs, name=part.name)
+        writing.check(writing.differences(graph, layer, part))
+
+
+class OfValues(Parallel):
+    """What it does depends on a number."""
+
+    d_in = d_out = 4
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return (x if float(x.sum()) > 0 else -x), None
+
+
+class OfSizes(Parallel):
+    """What it does depends on the number of positions."""
+
+    d_in = d_out = 4
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return (2 * x if x.shape[1] > 4 else x), None
+
+
+class Looping(OfSizes):
+    """A loop of Python over positions."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return torch.stack([2 * x[:, t] for t in range(x.shape[1])], dim=1), None
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (OfValues(), "_local_scalar_dense, which depends on values"),
+        (OfSizes(), "y of 1 rows of 1 positions differs by"),
+        pytest.param(Looping(), "more than 20,000 operations, as from a loop of Python", marks=pytest.mark.slow),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -> None:
+    part = whole(layer)
+    with pytest.raises(Unexportable, match=expected):
+        writing.check(
+            writing.differences(functions.traced(layer, part.function, part.inputs, name="refused"), layer, part)
+        )
+
+
+def test_equal_scores_have_the_same_path() -> None:
+    """Scores are small whole numbers, so that many paths are the best one."""
+    head = CRFTagHead(3, 5)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in head.crf.parameters():
+            parameter.copy_(torch.randint(3, parameter.shape, generator=generator))
+
+    def run(head: CRFTagHead, emissions: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"tags": head.best(emissions, mask)}
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        lengths = torch.randint(length + 1, (batch, 1))
+        emissions = torch.randint(3, (batch, length, 5)).float()
+        return {"emissions": emissions, "mask": torch.arange(length) < lengths}
+
+    forms = {"emissions": TensorForm(("batch", "time", 5)), "mask": TensorForm(("batch", "time"), torch.bool)}
+    part = PortableFunction("path", run, forms, sample)
+    graph = functions.traced(head, run, forms, name="path")
+    writing.check(writing.differences(graph, head, part))

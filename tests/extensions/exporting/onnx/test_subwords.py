@@ -1,0 +1,310 @@
+"""Runs as ONNX that read subwords: masked models, layers of other runs that are tuned, and those that are features."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ensue
+from ensue.extensions.exporting.exporting import export_run
+from ensue.recipe import Recipe, validate_recipe
+from training.classifiers import TEXTS
+from training.taggers import TAGGED
+from training.tiny import run_tiny, tiny_recipe
+from training.tiny_masked import masked_recipe
+from training.tiny_pairs import pair_recipe
+from training.tiny_pairs import pairs as source_and_target
+from training.tiny_texts import ENCODERS, FEATURES, columns, layer_tables, tsv, without_pictures
+
+from .conftest import Program
+from .scores import assert_same_scores
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
+pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+FEW: dict[str, Any] = {"steps": 2, "validations": 1}
+TRAIN = {"steps": 24, "batch_size": 8, "learning_rate": 0.05, "validations": 1, "precision": "float32"}
+LONG = [word for sentence in TAGGED[:5] for word in sentence.words]
+"""More words than the origins read at once."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data, and runs to begin from."""
+    folder = tmp_path_factory.mktemp("subwords")
+    text = folder / "text.txt"
+    text.write_text("".join(" ".join(s.words) + "\n" for s in TAGGED) + "".join(f"{text}\n" for text, _ in TEXTS))
+    (folder / "names.txt").write_text(columns(TAGGED))
+    (folder / "topics.tsv").write_text(tsv(TEXTS))
+    pairs = [f"{labels[0]}\t{a}\t{b}" for (a, labels), (b, _) in zip(TEXTS, TEXTS[3:], strict=False)]
+    (folder / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
+    (folder / "source.tsv").write_text(source_and_target(80))
+    lstm = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
+    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
+
+    def causal(model: dict[str, Any], **tokenizer: Any) -> Recipe:
+        recipe = tiny_recipe(text, model=model, **FEW)
+        return validate_recipe(recipe.model_dump(exclude_none=True) | {"tokenizer": tokenizer}, where="origin")
+
+    recipes = {
+        "masked": masked_recipe(text, train=FEW),
+        "wordpiece": masked_recipe(text, train=FEW, tokenizer={"kind": "wordpiece", "lowercase": True}),
+        "segments": masked_recipe(text, train=FEW, input={"segments": 2}, encoder={"context": 64}),
+        "rotary": masked_recipe(
+            text, train=FEW, encoder={"positions": "rotary", "norm": "pre", "norm_input": False, "norm_epsilon": 1e-5}
+        ),
+        "words": causal(lstm, kind="words"),
+        "characters": causal(lstm, kind="characters"),
+        "bpe": causal(attends | {"positions": "learned"}, kind="bpe", max_size=280),
+        "translator": pair_recipe(folder / "source.tsv", train=FEW),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        for name, recipe in recipes.items():
+            run_tiny(recipe, folder / name)
+    return folder
+
+
+def trained(folder: Path, task: str, name: str, out: Path, **tables: Any) -> Any:
+    """A run in use; `origin` is one to begin from."""
+    if origin := tables.pop("origin", ""):
+        tables["encoder"] = {"from": str(folder / origin), **tables.get("encoder", {})}
+    else:
+        tables |= layer_tables(ENCODERS["lstm"])
+    train = TRAIN | tables.pop("train", {})
+    document = {"task": task, "data": {"train": str(folder / name)} | tables.pop("data", {}), "train": train, **tables}
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(validate_recipe(document, where="run"), out)
+    return ensue.load(out, device="cpu")
+
+
+MASKED = ("masked", "wordpiece", "segments", "rotary")
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_masked_language_model(name: str, folder: Path, tmp_path: Path, program: Program) -> None:
+    """Masks filled, and vectors of texts, of which one is longer than the model reads at once and one has nothing."""
+    note, needs = export_run(folder / name, tmp_path / "out", "onnx")
+    assert "predict.py needs numpy onnxruntime tokenizers: pip install -r " in needs
+    pipeline: Any = ensue.load(folder / name, device="cpu")
+    texts = ["the [MASK] sees", "[MASK][MASK] and [MASK].", "a [MASK]", "Anna's [MASK]s salt", "[MASK] [MASK]"]
+    expected = "".join(f"{found}\n" for found in pipeline.predict(texts))
+    assert program(tmp_path / "out", "".join(f"{text}\n" for text in texts)) == expected
+    texts = ["Anna sees [CLS] the bird", " ".join(LONG), "", "é"]
+    check_vectors(program(tmp_path / "out", "".join(f"{text}\n" for text in texts), "--embed"), texts, pipeline)
+    with pytest.raises(SystemExit, match=r"a text of 2 tokens with 0 \[MASK\]; expected some") as caught:
+        program(tmp_path / "out", "a a\n")
+    assert "\n" not in str(caught.value)
+    assert "from the model's numbers" in note
+
+
+def check_vectors(lines: str, texts: Sequence[str], pipeline: Any) -> None:
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [one["text"] for one in found] == list(texts)
+    np.testing.assert_allclose([one["vector"] for one in found], pipeline.embed(texts), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "last", "max"])
+def test_a_model_without_a_head_gives_vectors(pooling: str, folder: Path, tmp_path: Path, program: Program) -> None:
+    sentences = {"pooling": pooling, "unit_length": True}
+    recipe = masked_recipe(folder / "text.txt", train=FEW, sentences=sentences)
+    run_tiny(recipe, tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    texts = ["the bird", " ".join(LONG), ""]
+    given = "".join(f"{text}\n" for text in texts)
+    found = program(tmp_path / "out", given, "--embed")
+    check_vectors(found, texts, ensue.load(tmp_path / "run", device="cpu"))
+    settings = json.loads((tmp_path / "out" / "config.json").read_text())
+    (tmp_path / "out" / "config.json").write_text(json.dumps(settings | {"fills": False}))
+    assert program(tmp_path / "out", given) == found
+
+
+def check_tagger(run: Path, out: Path, program: Program) -> None:
+    export_run(run, out, "onnx")
+    lines = [" ".join(sentence.words) for sentence in TAGGED[:20]]
+    lines[3:3] = ["", " ".join(LONG), "Zürich isn't 3,000 km"]
+    expected = []
+    for found in ensue.load(run, device="cpu").predict(lines):
+        expected.append("".join(f"{word.text}\t{word.label}\n" for word in found) + "\n")
+    assert program(out, "".join(f"{line}\n" for line in lines)) == "".join(expected)
+    assert len({line.split("\t")[-1] for line in "".join(expected).split("\n")}) > 2
+
+
+CRF: dict[str, Any] = {"head": {"kind": "crf"}}
+LEARNS: dict[str, Any] = {"train": {"steps": 80}}
+TUNED_TAGGERS: dict[str, dict[str, Any]] = {
+    "first": {"origin": "masked", **CRF},
+    "mean": {"origin": "wordpiece", "encoder": {"pooling": "mean"}},
+    "last": {"origin": "words", **LEARNS},
+    "characters": {"origin": "characters", "encoder": {"pooling": "mean"}, **LEARNS},
+    "bpe": {"origin": "bpe", **CRF},
+    "repeats": {"origin": "segments", "head": {"kind": "crf", "repeats": True}, "train": {"learning_rate": 0.02}},
+    "features": {"origin": "masked", "features": {"d_words": 5, "characters": "lstm"}},
+    "and the layers of another": {"origin": "masked", "features": {"contextual": ["words"]}},
+}
+
+
+def with_places(folder: Path, tables: dict[str, Any]) -> dict[str, Any]:
+    """The tables with the folder before the runs that are features."""
+    features = dict(tables.get("features", {}))
+    if "contextual" in features:
+        features["contextual"] = [str(folder / name) for name in features["contextual"]]
+        return tables | {"features": features}
+    return tables
+
+
+@pytest.mark.parametrize("kind", TUNED_TAGGERS)
+def test_taggers_over_tuned_layers(kind: str, folder: Path, tmp_path: Path, program: Program) -> None:
+    trained(folder, "labeling", "names.txt", tmp_path / "run", **with_places(folder, TUNED_TAGGERS[kind]))
+    check_tagger(tmp_path / "run", tmp_path / "out", program)
+
+
+TUNED_CLASSIFIERS: dict[str, dict[str, Any]] = {
+    "cls": {"origin": "masked", "head": {"pooling": ["first"]}},
+    "mean and max": {"origin": "wordpiece", "head": {"pooling": ["mean", "max"], "d_hidden": 5}},
+    "causal": {"origin": "bpe", "head": {"pooling": ["last"]}},
+    "cells": {"origin": "characters", "head": {"pooling": ["last", "mean"]}},
+    "features": {"origin": "masked", "features": {"d_words": 5}},
+    "features behind": {"origin": "bpe", "features": {"d_words": 5}, "head": {"pooling": ["last", "max"]}},
+    "bag": {"origin": "masked", "head": {"pooling": ["mean"], "ngrams": 2}},
+    "pairs": {"origin": "segments", "head": {"pooling": ["first"]}, "data": {"max_tokens": 3}},
+    "causal pairs": {"origin": "words", "head": {"pooling": ["last"], "ngrams": 1}},
+}
+CONTEXTUAL_CLASSIFIERS: dict[str, dict[str, Any]] = {
+    "texts": {"features": {"contextual": ["masked"]}},
+    "pairs": {"features": {"contextual": ["wordpiece"], "contextual_pooling": "first"}},
+    "several pairs": {"features": {"contextual": ["words", "masked"]}},
+    "segments": {
+        "features": {"contextual": ["masked"]}, "data": {"segment_tokens": 3}, "directions": {"bidirectional": False}
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*TUNED_CLASSIFIERS, *(f"contextual {kind}" for kind in CONTEXTUAL_CLASSIFIERS)])
+def test_classifiers(kind: str, folder: Path, tmp_path: Path, program: Program) -> None:
+    tables = CONTEXTUAL_CLASSIFIERS.get(kind.removeprefix("contextual ")) if kind.startswith("contextual ") else None
+    tables = with_places(folder, tables or TUNED_CLASSIFIERS[kind])
+    data = "pairs.tsv" if "pairs" in kind else "topics.tsv"
+    pipeline = trained(folder, "classification", data, tmp_path / "run", **tables)
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    texts = [text for text, _ in TEXTS[:12]]
+    given: Any = [*texts, "é  salt\t", " the choir", " ".join(LONG)] if data == "topics.tsv" else list(pairwise(texts))
+    lines = [text if isinstance(text, str) else "\t".join(text) for text in given]
+    found = program(tmp_path / "out", "".join(f"{line}\n" for line in lines)).splitlines()
+    for line, answer in zip(found, pipeline.predict(given), strict=True):
+        label, share = line.split("\t")[:2] if data == "topics.tsv" else line.split("\t")[2:]
+        assert label == answer.label
+        assert float(share) == pytest.approx(answer.probabilities[label], abs=2e-4)
+
+
+CONTEXTUAL_TAGGERS: dict[str, dict[str, Any]] = {
+    "masked": {"contextual": ["masked"], "contextual_at": "both"},
+    "side by side": {"contextual": ["wordpiece"], "contextual_mix": "concatenate", "contextual_pooling": "first"},
+    "some layers": {"contextual": ["segments"], "contextual_layers": [0, -1], "contextual_pooling": "last"},
+    "maxima": {"contextual": ["masked"], "contextual_pooling": "max"},
+    "words": {"contextual": ["words"]},
+    "characters": {"contextual": ["characters"]},
+    "bpe": {"contextual": ["bpe"], "contextual_at": "first-layer"},
+    "translator": {"contextual": ["translator"]},
+    "several": {"contextual": ["masked", "characters", "rotary"]},
+    "alone": {"contextual": ["masked"], "d_words": 0},
+}
+
+
+@pytest.mark.parametrize("kind", CONTEXTUAL_TAGGERS)
+def test_taggers_that_read_the_layers_of_others(kind: str, folder: Path, tmp_path: Path, program: Program) -> None:
+    tables = with_places(folder, {"features": FEATURES | CONTEXTUAL_TAGGERS[kind]})
+    trained(folder, "labeling", "names.txt", tmp_path / "run", **tables, **CRF, **LEARNS)
+    check_tagger(tmp_path / "run", tmp_path / "out", program)
+
+
+@pytest.mark.parametrize("origins", [["masked"], ["words", "translator"], ["bpe"]])
+def test_encoder_decoders_that_read_the_layers_of_others(
+    origins: list[str], folder: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    features = {"contextual": [str(folder / origin) for origin in origins]}
+    run_tiny(pair_recipe(folder / "source.tsv", features=features), tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    sources = [line.split("\t")[0] for line in source_and_target(12, seed=5).splitlines()] + ["the zebra, sees", ""]
+    expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "run", device="cpu").predict(sources))
+    assert program(tmp_path / "out", "".join(f"{source}\n" for source in sources)) == expected
+    assert len(set(expected.splitlines())) > 1
+
+
+WORDS: dict[str, dict[str, Any]] = {
+    "characters": {"kind": "characters", "d_character": 4, "filters": [[1, 4], [2, 4]], "longest": 6},
+    "table": {"kind": "table", "d_words": 5},
+}
+HEADS: dict[str, dict[str, Any]] = {"softmax": {"kind": "softmax"}, "context": {"kind": "context", "d_context": 7}}
+
+
+def both_ways(folder: Path, out: Path, words: str, head: str) -> Any:
+    """A bidirectional language model, or one of contexts."""
+    document = {
+        "task": "bidirectional-language-modeling",
+        "data": {"train": str(folder / "text.txt")},
+        "tokenizer": {"kind": "words", "lowercase": head == "context"},
+        "words": WORDS[words],
+        "encoder": {"kind": "projected" if head == "softmax" else "lstm", "d_model": 6, "num_layers": 2},
+        "head": HEADS[head],
+        "train": {
+            **FEW,
+            "batch_size": 4,
+            "segment_length": 8,
+            "precision": "float32",
+            "carry_state": head != "context",
+        },
+    }
+    run_tiny(validate_recipe(document, where="both ways"), out)
+    return ensue.load(out, device="cpu")
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("words", WORDS)
+def test_models_of_both_directions(
+    words: str, head: str, folder: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nats, vectors of texts, and the labels of a tagger that reads the layers."""
+    without_pictures(monkeypatch)
+    pipeline = both_ways(folder, tmp_path / "run", words, head)
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    texts = ["Anna sees the bird", "", "a Zürich \U0001f600", " ".join(LONG)]
+    given = "".join(f"{text}\n" for text in texts)
+    check_vectors(program(tmp_path / "out", given, "--embed"), texts, pipeline)
+    if head == "softmax":
+        (tmp_path / "text.txt").write_text(given)
+        assert_same_scores(
+            program(tmp_path / "out", given).splitlines(), list(pipeline.score_lines(str(tmp_path / "text.txt")))
+        )
+    features = FEATURES | {"contextual": [str(tmp_path / "run"), str(folder / "masked")], "contextual_at": "both"}
+    trained(folder, "labeling", "names.txt", tmp_path / "tagger", features=features, **CRF, **LEARNS)
+    check_tagger(tmp_path / "tagger", tmp_path / "graphs", program)
+
+
+def test_other_models_read_the_layers_of_both_directions(
+    folder: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classifier of pairs that knows no words itself, and a translator."""
+    without_pictures(monkeypatch)
+    both_ways(folder, tmp_path / "elmo", "characters", "softmax")
+    elmo = {"contextual": [str(tmp_path / "elmo")]}
+    pipeline = trained(folder, "classification", "pairs.tsv", tmp_path / "run", features={"d_words": 0, **elmo})
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    given = list(pairwise([text for text, _ in TEXTS[:6]]))
+    found = program(tmp_path / "out", "".join(f"{a}\t{b}\n" for a, b in given)).splitlines()
+    for line, answer in zip(found, pipeline.predict(given), strict=True):
+        label, share = line.split("\t")[2:]
+        assert label == answer.label
+        assert float(share) == pytest.approx(answer.probabilities[label], abs=2e-4)
+    run_tiny(pair_recipe(folder / "source.tsv", features=elmo), tmp_path / "translator")
+    export_run(tmp_path / "translator", tmp_path / "graphs", "onnx")
+    sources = [line.split("\t")[0] for line in source_and_target(6, seed=5).splitlines()]
+    expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "translator", device="cpu").predict(sources))
+    assert program(tmp_path / "graphs", "".join(f"{source}\n" for source in sources)) == expected

@@ -1,0 +1,75 @@
+"""The program that cuts texts into windows of subwords, beside the reader of tuned layers."""
+
+import json
+import runpy
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.extensions.exporting.huggingface.tokenizer_export import library_files
+from ensue.tasks.texts.framing import Framing
+from ensue.tasks.texts.portable_reading import SubwordReading
+from ensue.tasks.words.subwords import SubwordReader
+from ensue.text.wordpiece import WordPieceTokenizer
+
+PROGRAM = Path(ensue.__file__).parent / "extensions" / "exporting" / "onnx" / "programs" / "subwords.py"
+TEXTS = [["the", "house"], [], ["\x00", "houses"], ["a", "red", "birdhouse", "sees", "[MASK]"] * 5, ["the"]]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> WordPieceTokenizer:
+    return WordPieceTokenizer.train(["the house a red bird sees houses birds "] * 5, max_size=40)
+
+
+def dense(places: Any, weights: Any, slots: Any, rows: int, number: int, positions: int) -> Any:
+    """How much each position (W · S) counts in each slot (B, T)."""
+    found = np.zeros((rows * number, positions))
+    np.add.at(found, (slots, places), weights)
+    return found.reshape(rows, number, positions)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("pooling", "whole", "is_pair"),
+    [("first", True, False), ("last", False, False), ("mean", True, False), ("mean", True, True)],
+)
+def test_windows_are_those_that_were_tuned(
+    pooling: str, whole: bool, is_pair: bool, is_causal: bool, tokenizer: WordPieceTokenizer, tmp_path: Path
+) -> None:
+    begin, end = (1,), (2,) if whole or not is_causal else ()
+    most = 60 if is_pair else 12
+    framing = Framing(
+        tokenizer=tokenizer, begin=begin, between=(3,), end=(2,), unread=(4,), most=most, is_causal=is_causal
+    )
+    texts = [TEXTS, [*TEXTS[1:], ["red"]]] if is_pair else [TEXTS]
+    expected = SubwordReader(framing, pooling=pooling, whole=whole).texts(*texts)
+    batch = expected.batch(np.arange(len(TEXTS)), torch.device("cpu"))
+    shutil.copy(PROGRAM, tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(library_files(tokenizer)))
+    portable = SubwordReading(
+        layers=lambda *given: [], framing=replace(framing, end=end), vocabulary_size=tokenizer.vocabulary_size,
+        pooling=pooling, is_joint=True, has_own=whole,
+    )  # fmt: skip
+    found = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
+    real = np.ones(batch.ids.shape, bool) if batch.mask is None else batch.mask.numpy()
+    assert found["lengths_of_windows"] == real.sum(1).tolist()
+    np.testing.assert_array_equal(found["ids"], batch.ids)
+    if batch.segments is not None:
+        np.testing.assert_array_equal(found["segments"], batch.segments)
+    rows, number = batch.size
+    weights = np.ones(len(batch.places)) if batch.weights is None else batch.weights.numpy()
+    shares = dense(batch.places, weights, batch.slots, rows, number, real.size)
+    words = np.repeat(np.arange(rows * found["places"].shape[1]), found["places"].shape[2])
+    theirs = dense(found["places"].ravel(), found["weights"].ravel(), words, rows, found["places"].shape[1], real.size)
+    for row, own in enumerate(found["own"]):
+        count = sum(len(part[row]) for part in texts)
+        np.testing.assert_allclose(theirs[row, :count], shares[row, batch.first : batch.first + count])
+        if whole:
+            slot = count if is_causal else 0
+            assert shares[row, slot].nonzero()[0].tolist() == [own]

@@ -1,0 +1,182 @@
+"""Words of a user go into templates as they are, even if they are spelled like a key of a template."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.console.tables import show_scores
+from ensue.errors import EnsueError
+from ensue.extensions.exporting.c.printing import Weights, c_string
+from ensue.extensions.exporting.c.web import PAGES
+from ensue.extensions.exporting.c.writing import TASKS, assembled, filled
+from ensue.extensions.frames.classification import FrameClassificationPipeline
+from ensue.extensions.frames.labeling import FrameLabelingPipeline
+from ensue.extensions.hub.pushing import _body
+from ensue.extensions.serving.texts import _said
+from ensue.hub import Repository
+from ensue.inspection.markup import drawn
+from ensue.models.build_text import build_language_model
+from ensue.recipe.tables import TokenizerRecipe
+from ensue.tasks.classification.model import FrameClassifierParts
+from ensue.tasks.labeling.model import FrameTaggerParts
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.text.labels import Classes, Labels
+from ensue.text.tokenizers import train_tokenizer
+from ensue.version import package_file
+from extensions.exporting.c.carried import COMPILERS, compiled, put
+from extensions.exporting.c.classifiers import classifier
+from extensions.exporting.c.transducers import transducer
+from extensions.frames.small_frames import built, recipe_of, seen
+from inspection.small import tagger
+from layer_tables import layers
+
+TEMPLATES = [
+    path
+    for path in Path(str(package_file("extensions/exporting/c"))).rglob("*.*")
+    if path.suffix not in (".py", ".pyc")
+]
+KEYS = sorted({key for path in TEMPLATES for key in re.findall("@[A-Z_]+@", path.read_text("utf-8"))})
+ODD = (
+    "NAME",
+    "UNAMED",
+    "%s",
+    "{}",
+    "{{x}}",
+    "*/",
+    "</script>",
+    "<b>",
+    '"',
+    "\\",
+    "??/",
+    "$x^$",
+    "'",
+    "[red]",
+    "_PART",
+)
+HOSTILE = (*KEYS, *ODD)
+"""Columns, labels and words that a template, a comment, a string or markup would take for its own."""
+WORDS = TokenizerRecipe(kind="words", splitter="whitespace")
+
+
+def language_model() -> LanguagePipeline:
+    tokenizer = train_tokenizer("words", [" ".join(HOSTILE)], splitter="whitespace")
+    torch.manual_seed(1)
+    model = build_language_model(
+        **layers(kind="lstm", d_embedding=4, d_model=4), vocabulary_size=len(tokenizer.symbols)
+    )
+    return LanguagePipeline(model, tokenizer)
+
+
+def text_classifier() -> Any:
+    made = classifier(labels=len(HOSTILE))
+    made.labels = Classes(HOSTILE)
+    return made
+
+
+def frames(task: str) -> Any:
+    """A model of hostile columns beside others, with hostile labels."""
+    *columns, group, series, labels, time = HOSTILE
+    shape = seen(len(columns), columns=tuple(columns))
+    recipe = recipe_of(task, data={"train": "x", "group": group, "series": series, "labels": labels, "time": time})
+    if task == "frame-classification":
+        return built(FrameClassifierParts(shape, Classes(HOSTILE)), recipe, FrameClassificationPipeline)
+    return built(FrameTaggerParts(shape, Labels(HOSTILE, scheme=None, tag_scheme=None)), recipe, FrameLabelingPipeline)
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "language-modeling": language_model,
+    "classification": text_classifier,
+    "labeling": lambda: tagger(labels=Labels(HOSTILE, scheme=None, tag_scheme=None)),
+    "sequence-to-sequence": lambda: transducer(names=[2], source=WORDS, target=WORDS, columns=ODD),
+    "frame-classification": lambda: frames("frame-classification"),
+    "frame-labeling": lambda: frames("frame-labeling"),
+}
+
+
+def written(task: str) -> dict[str, bytes]:
+    weights = Weights()
+    return assembled(TASKS[task](MADE[task](), weights), weights, "model")
+
+
+def test_each_task_of_c_is_here() -> None:
+    assert MADE.keys() == TASKS.keys() == PAGES.keys()
+
+
+@pytest.mark.parametrize("task", MADE)
+def test_words_stay_in_c(task: str) -> None:
+    files = written(task)
+    weights = files.pop("model.weights")
+    text = "".join(content.decode() for content in files.values())
+    for word in ODD[:6] if task == "sequence-to-sequence" else HOSTILE:  # as many as its lemmas
+        assert word.encode() in weights or c_string(word) in text
+    for word in sorted(HOSTILE, key=len, reverse=True):
+        text = text.replace(c_string(word), "")
+    assert not re.findall("NAME|@[A-Z_]+@", text)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+@pytest.mark.parametrize("task", ["frame-classification", "frame-labeling"])
+def test_a_program_reads_columns_of_any_name(task: str, tmp_path: Path) -> None:
+    made, folder = MADE[task](), put(written(task), tmp_path)
+    compiled(folder, "-o", "say", "example.c", "model.c")
+    with (folder / "table.csv").open("w", newline="") as file:
+        table, numbers = csv.writer(file), np.random.default_rng(0)
+        table.writerow(HOSTILE)
+        for row in range(6):
+            table.writerow([*numbers.normal(size=len(HOSTILE) - 4).round(3), "g", f"s{row // 3}", "NAME", row % 3])
+    found = subprocess.run(["./say", "table.csv"], cwd=folder, capture_output=True, check=True, text=True).stdout
+    assert found == "".join(made.prediction_lines(str(folder / "table.csv")))
+
+
+@pytest.mark.parametrize("task", MADE)
+def test_words_stay_in_pages(task: str) -> None:
+    made = MADE[task]()
+    numbers = PAGES[task].numbers(made)
+    facts = dict.fromkeys(["name", "what", "about", "license", "version", "style", "script"], "".join(HOSTILE))
+    page = str(
+        drawn(
+            "extensions/exporting/c/pages/page.html",
+            body=f"extensions/exporting/c/pages/{PAGES[task].name}.html",
+            **facts,
+            **numbers,
+        )
+    )
+    assert page.count("<script") == page.count("</script>") == 1
+    assert html.unescape(page).count("".join(HOSTILE)) == 8
+    if "table" in numbers:
+        (table,) = re.findall("data-table='([^']*)'", page)
+        assert json.loads(html.unescape(table)) == json.loads(json.dumps(numbers["table"]))
+
+
+def test_a_key_in_a_value_stays() -> None:
+    assert filled("NAME @A@", {"NAME": "@A@", "@A@": "NAME \\1"}) == "@A@ NAME \\1"
+
+
+def test_a_pushed_card_has_the_names_of_files_as_they_are() -> None:
+    names = {"/data/a": "/data/b", "/data/b": "\\1 c"}
+    assert _body("x `/data/a` `/data/b`", Path("/run"), Repository("me/x"), names) == "x `/data/b` `\\1 c`"
+
+
+def test_a_message_of_a_server_has_the_words_of_a_text() -> None:
+    model: Any = SimpleNamespace(name="model", pipeline=SimpleNamespace(run="a"))
+    assert _said(EnsueError('no vector for the word "banana"'), model) == 'no vector for the word "banana"'
+    assert _said(EnsueError('a: reads "a", not banana/a'), model) == 'model: reads "a", not banana/a'
+
+
+def test_scores_have_the_names_of_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    scores: Any = SimpleNamespace(as_json=lambda: {"[red]": 1.0, "confusion": {}})
+    show_scores(scores)
+    assert "[red]" in capsys.readouterr().out

@@ -1,0 +1,259 @@
+"""Models of the next frame, trained: what they generate, score and predict, resuming, mistakes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import ensue
+from ensue.cli.program import app
+from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
+from ensue.extensions.frames.data.arrays import content_of
+from ensue.extensions.frames.frame_prediction.job import FramePredictionJob
+from ensue.extensions.frames.frame_prediction.prediction import draw_series
+from ensue.tasks.contract.chunks import Shard
+from extensions.frames.tiny_waves import recipe, waves
+from training.resuming import assert_resumes
+from training.tiny import run_tiny, some_slow
+from training.tiny_texts import without_pictures
+from training.together import losses_of
+
+KINDS = ("none", "storn", "vrnn")
+COLUMNS = ("x", "y")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("waves") / "waves.csv"
+    path.write_bytes(content_of(path, waves(), columns=COLUMNS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(file: Path, steps_to_learn: Callable[[int], int]) -> Path:
+    """A plain run, which learns for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(recipe(file, train={"steps": steps_to_learn(30), "learning_rate": 0.05}), file.parent / "none")
+    return file.parent
+
+
+@pytest.fixture(scope="module")
+def latent(runs: Path, file: Path) -> Path:
+    """The same, and one with latent variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(recipe(file, "vrnn", train={"steps": 4}), runs / "vrnn")
+    return runs
+
+
+some_kinds = pytest.mark.parametrize("kind", ["none", pytest.param("vrnn", marks=pytest.mark.slow)])
+
+
+def loaded(request: pytest.FixtureRequest, kind: str) -> Any:
+    """The trained model of a kind."""
+    folder: Path = request.getfixturevalue("runs" if kind == "none" else "latent")
+    return ensue.load(folder / kind)
+
+
+@pytest.mark.slow
+def test_a_plain_model_learns(runs: Path, file: Path) -> None:
+    model = ensue.load(runs / "none")
+    scores = model.evaluate(file)
+    frames = np.concatenate(waves())
+    alone = np.log(frames.std(0)).sum() + 1 + np.log(2 * np.pi)  # nats of a normal distribution of all frames
+    assert scores.nats_per_frame < alone - 0.5
+    assert scores.as_json().keys() == {"nats_per_frame", "frames", "series"}
+    assert (scores.frames, scores.series) == (len(frames), 24)
+    assert model.scored_items(file).whole()["nats_per_frame"] == pytest.approx(scores.nats_per_frame)
+    assert "| validation | " in (runs / "none" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_scores_of_latent_variables_are_bounds(latent: Path, file: Path) -> None:
+    model = ensue.load(latent / "vrnn")
+    found = model.evaluate(file, draws=3).as_json()
+    assert found["importance_nats_per_frame"] < found["nats_per_frame"]
+    assert 0 < found["divergence_per_frame"] < found["nats_per_frame"]
+    assert "of the latent variables" in model.evaluate(file).summary()
+    assert model.evaluate(file, draws=3).as_json() == found, "draws follow from the frames"
+    assert "importance_nats_per_frame" not in model.evaluate(file).as_json()
+
+
+@some_kinds
+def test_what_is_said_of_a_series_depends_on_no_other(file: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    model, series = loaded(request, kind), waves()
+    lines = list(model.score_lines(str(file)))
+    nats = [float(line.split("\t")[0]) for line in lines]
+    assert nats == pytest.approx(np.concatenate([model.score(one) for one in series]), abs=1e-3)
+    assert lines[0].split("\t")[1:] == ["0", "0"]
+    assert json.loads(next(model.score_lines(str(file), as_json=True))).keys() == {"series", "frame", "nats"}
+    answer = model.score_json(series[0])
+    assert answer["nats"] == pytest.approx(sum(answer["frames"]))
+    together = model.predict(series)
+    for one, found in zip(series[:4], together, strict=False):
+        (alone,) = model.predict([one])
+        np.testing.assert_allclose(alone.mean, found.mean, rtol=1e-5)
+        np.testing.assert_allclose(alone.deviation, found.deviation, rtol=1e-4)
+        assert abs(found.mean - 1000).max() < 100
+    parts = [model.prediction_lines(str(file), as_json=True, shard=Shard(n, 2)) for n in (1, 2)]
+    assert [line for part in parts for line in part] == list(model.prediction_lines(str(file), as_json=True))
+    assert len(next(model.prediction_lines(str(file))).split("\t")[1].split()) == 2
+
+
+@some_kinds
+def test_generating(kind: str, request: pytest.FixtureRequest) -> None:
+    model, begin = loaded(request, kind), waves()[0]
+    first, second = model.generate(begin, frames=5, samples=2, seed=1)
+    assert first.shape == (len(begin) + 5, 2)
+    np.testing.assert_array_equal(first[: len(begin)], begin)
+    assert abs(first - second)[len(begin) :].min() > 0
+    assert abs(first - 1000).max() < 1000
+    again = model.generate(begin, frames=5, samples=2, seed=1)
+    np.testing.assert_array_equal(again[1], second)
+    (mean, other) = model.generate(begin, frames=1, samples=2, temperature=0)
+    np.testing.assert_array_equal(mean, other)
+    assert [one.shape for one in model.generate(frames=2)] == [(2, 2)]
+
+
+@pytest.mark.parametrize("suffix", some_slow(["npz", "npy", "csv"], "csv"))
+def test_what_is_generated_is_a_file_that_is_read_again(runs: Path, tmp_path: Path, suffix: str) -> None:
+    out, run = tmp_path / f"new.{suffix}", str(runs / "none")
+    said = CliRunner().invoke(
+        app, ["generate", run, "--out", str(out), "--frames", "4", "--samples", "2", "--seed", "3"]
+    )
+    assert said.exit_code == 0
+    assert said.stderr == f"wrote 2 series of 4 frames to {out}\n"
+    model = ensue.load(run)
+    for one, right in zip(model.source(out), model.generate(frames=4, samples=2, seed=3), strict=True):
+        np.testing.assert_allclose(one.frames, right, rtol=1e-6)
+    prompt = tmp_path / "prompt.csv"
+    prompt.write_bytes(content_of(prompt, waves(1), columns=COLUMNS))
+    assert "of 9 frames" in model.generate_into(out, prompt=str(prompt), frames=9 - len(waves(1)[0]))
+
+
+@pytest.mark.slow
+def test_what_is_generated_as_a_picture(runs: Path, tmp_path: Path) -> None:
+    model = ensue.load(runs / "none")
+    said = model.generate_into(tmp_path / "a.png", samples=30, frames=4)
+    assert said == f"wrote 24 of 30 series of 4 frames to {tmp_path / 'a.png'}"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "1 series" in draw_series(tmp_path / "b.svg", [np.zeros((5, 9), np.float32)], given=2)
+    assert "<svg" in (tmp_path / "b.svg").read_text()
+
+
+def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
+    model = ensue.load(runs / "none")
+    with pytest.raises(DataError, match=r'frames are not written as "\.nzp"; did you mean "\.npz"\?'):
+        model.generate_into(tmp_path / "a.nzp")
+    with pytest.raises(EnsueError, match="no folder"):
+        model.generate_into(tmp_path / "none" / "a.npz")
+    with pytest.raises(DataError, match="several series in it; expected one, such as"):
+        model.generate_into(tmp_path / "a.npz", prompt=str(file))
+    for wrong in (
+        {"frames": 0},
+        {"samples": 0},
+        {"temperature": -1},
+        {"seed": -1},
+        {"frames": 10**6, "samples": 10**4},
+    ):
+        with pytest.raises(EnsueError):
+            model.generate(**wrong)
+    with pytest.raises(EnsueError, match=r"expected \(T, 2\)"):
+        model.score(np.zeros((3, 5)))
+    with pytest.raises(EnsueError, match="not from a stream"):
+        next(model.score_lines("-"))
+    with pytest.raises(DataError, match="no room for series of different lengths"):
+        content_of(tmp_path / "a.npy", waves())
+    for tables, message in (
+        ({"directions": {"bidirectional": True}}, "reads from left to right"),
+        ({"head": {"components": 0}}, "components"),
+        ({"latent": {"kind": "vrnn"}, "encoder": {"kind": "transformer", "d_model": 8}}, "needs a recurrent encoder"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            recipe(file, **tables)  # type: ignore[arg-type]
+
+
+def test_one_long_series(tmp_path: Path) -> None:
+    """It is cut for training, and its end is kept for validation."""
+    path = tmp_path / "a.npy"
+    path.write_bytes(content_of(path, [np.concatenate(waves())[:100]]))
+    asked: Any = recipe(path, train={"longest": 40})
+    job = FramePredictionJob(asked)
+    assert (job.split.train.lengths.tolist(), job.split.valid.lengths.tolist()) == ([75], [25])
+    assert job.task.train.lengths.tolist() == [37, 38]
+    assert job.split.valid_from == f"the last 25% of {path}"
+    assert job.notes == ["1 of the series are longer than 40 frames and are cut for training"]
+    batch = job.task.unread(0, torch.device("cpu"))
+    assert (batch.rows, batch.count) == (2, 75)
+
+
+@some_kinds
+def test_a_series_of_one_frame(kind: str, request: pytest.FixtureRequest) -> None:
+    model = loaded(request, kind)
+    assert model.score(np.array([[1000.0, 1000.0]])).shape == (1,)
+    assert model.predict([np.array([[1000.0, 1000.0]])])[0].mean.shape == (2,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_resumes_bit_for_bit(file: Path, tmp_path: Path, kind: str) -> None:
+    assert_resumes(recipe(file, kind, features={"noise": 0.3, "dropout": 0.1}), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_draw_what_one_draws(file: Path, tmp_path: Path, kind: str) -> None:
+    noisy = recipe(file, kind, features={"noise": 0.3, "dropout": 0.1})
+    alone = losses_of(noisy, tmp_path / "alone")
+    assert losses_of(noisy, tmp_path / "together", processes=2) == pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["transformer", "window", "qrnn"])
+def test_any_causal_encoder(file: Path, tmp_path: Path, kind: str) -> None:
+    """What follows a prompt does not depend on whether it is read at once or frame by frame."""
+    run_tiny(recipe(file, encoder={"d_model": 8, "kind": kind}), tmp_path / "run")
+    model, begin = ensue.load(tmp_path / "run"), waves()[0]
+    (known,) = model.generate(begin, frames=3, temperature=0)
+    (again,) = model.generate(known[:-1], frames=1, temperature=0)
+    np.testing.assert_allclose(again, known, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_no_more_is_generated_than_a_transformer_has_positions(file: Path, tmp_path: Path) -> None:
+    encoder = {"kind": "transformer", "d_model": 8, "positions": "learned", "context": 10}
+    run_tiny(recipe(file, encoder=encoder, train={"steps": 1}), tmp_path / "run")
+    model, begin = ensue.load(tmp_path / "run"), waves()[0]
+    assert len(model.generate(begin, frames=10 - len(begin))[0]) == 10
+    with pytest.raises(EnsueError, match=r"11 frames in all; this model \(transformer\) reads up to 10"):
+        model.generate(begin, frames=11 - len(begin))
+
+
+@pytest.mark.slow
+def test_missing_values_are_summed_out(tmp_path: Path) -> None:
+    series = waves()
+    for one in series:
+        one[1, 0] = np.nan
+    path = tmp_path / "a.npz"
+    path.write_bytes(content_of(path, series))
+    run_tiny(
+        recipe(path, "storn", data={"missing": "mean"}, latent={"kind": "storn", "looks_ahead": True}), tmp_path / "run"
+    )
+    model = ensue.load(tmp_path / "run")
+    assert np.isfinite(model.evaluate(path).nats_per_frame)
+    assert np.isfinite(model.generate(series[0], frames=3)[0][-3:]).all()
+
+
+def test_scores_beyond_all_numbers_are_one_line(tmp_path: Path) -> None:
+    """A frame far from all others, whose nats no float has."""
+    frames = np.concatenate(waves(2))
+    frames[-1] = 1e38
+    np.save(tmp_path / "far.npy", frames)
+    with pytest.raises(TrainingError, match=r"the scores are not finite \(nan\) at step"):
+        run_tiny(recipe(tmp_path / "far.npy"), tmp_path / "run")

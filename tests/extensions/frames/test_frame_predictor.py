@@ -1,0 +1,190 @@
+"""The density of frames: against torch's distributions, closed forms, and importance sampling."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import (
+    AffineTransform,
+    Categorical,
+    Independent,
+    MixtureSameFamily,
+    Normal,
+    TransformedDistribution,
+)
+
+from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
+from ensue.extensions.frames.models.frame_predictor import FramePredictor, build_frame_predictor
+from ensue.extensions.frames.models.frame_readers import PlainReader, StochasticReader, VariationalReader
+from ensue.extensions.frames.models.frame_specification import (
+    FrameFeatureSpecification,
+    LatentSpecification,
+    MixtureHeadSpecification,
+)
+from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder
+from ensue.nn import LSTM, Bidirectional, MixtureHead
+from ensue.nn.gaussian import Gaussian
+
+KINDS = ("none", "storn", "vrnn")
+D, D_LATENT, T = 2, 3, 5
+
+
+def predictor(kind: str, *, encoder: Encoder | NoEncoder | None = None, components: int = 2) -> FramePredictor:
+    """A model with weights far from gentle, in float64 and in evaluation."""
+    torch.manual_seed(3)
+    features = FrameFeatures(FrameFeatureSpecification(), torch.tensor([5.0, -1.0]), torch.tensor([2.0, 0.25]))
+    latent = LatentSpecification(kind=kind, size=D_LATENT, d_hidden=6)  # type: ignore[arg-type]
+    layers = encoder or LSTMEncoder(kind="lstm", d_model=4)
+    head = MixtureHeadSpecification(components=components)
+    model = build_frame_predictor(features, layers, latent, head).double().eval()  # type: ignore[arg-type]
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def series(*lengths: int) -> Frames:
+    """Rows of these lengths, with frames that look like what the model has seen."""
+    generator = torch.Generator().manual_seed(4)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    values = torch.randn(*mask.shape, D, generator=generator, dtype=torch.float64)
+    values = values * torch.tensor([2.0, 0.25]) + torch.tensor([5.0, -1.0])
+    return Frames(values.masked_fill(~mask.unsqueeze(-1), 0.0), None if bool(mask.all()) else mask)
+
+
+def noise_for(model: FramePredictor, frames: Frames, seed: int = 5) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*frames.shape, model.d_latent, generator=generator, dtype=torch.float64)
+
+
+def test_a_mixture_is_that_of_torch() -> None:
+    torch.manual_seed(0)
+    head = MixtureHead(4, D, components=3).double()
+    h, x = torch.randn(3, 4, 4, dtype=torch.float64), torch.randn(3, 4, D, dtype=torch.float64)
+    found = head(h)
+    components = Independent(Normal(found.components.mean, found.components.log_deviation.exp()), 1)
+    theirs = MixtureSameFamily(Categorical(logits=found.log_weights), components)
+    torch.testing.assert_close(found.nats(x), -theirs.log_prob(x))
+    mean, deviation = found.moments()
+    torch.testing.assert_close(mean, theirs.mean)
+    torch.testing.assert_close(deviation, theirs.stddev)
+    assert bool((deviation > 0.01).all())
+    drawn = head(h[:1, :1].expand(4000, 1, 4)).draw(generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(drawn.mean((0, 1)), mean[0, 0], atol=0.1, rtol=0)
+    torch.testing.assert_close(drawn.std((0, 1)), deviation[0, 0], atol=0.1, rtol=0)
+    heaviest = found.log_weights[0, 0].argmax()
+    torch.testing.assert_close(found.draw(temperature=0)[0, 0], found.components.mean[0, 0, heaviest])
+
+
+def test_missing_features_are_summed_out() -> None:
+    """The density of the others is that of the mixture without the missing feature."""
+    head = MixtureHead(4, D, components=3)
+    found = head(torch.randn(6, 4))
+    x, observed = torch.randn(6, D), torch.tensor([True, False]).expand(6, D)
+    rest = found._replace(components=Gaussian(*(part[..., :1] for part in found.components)))
+    torch.testing.assert_close(found.nats(x, observed), rest.nats(x[:, :1]))
+    assert not found.nats(x, torch.zeros(6, D, dtype=torch.bool)).abs().gt(1e-5).any()
+
+
+def test_sizes_of_a_head() -> None:
+    with pytest.raises(ValueError, match="sizes are above 0"):
+        MixtureHead(4, 2, components=0)
+    with pytest.raises(ValueError, match="MixtureHead expects h"):
+        MixtureHead(4, 2)(torch.zeros(3, 5))
+
+
+def test_nats_are_of_frames_as_they_are() -> None:
+    """The density of normalized features, changed to that of frames by torch."""
+    model, frames = predictor("none"), series(T)
+    x = model.features.normalized(frames.values)
+    read = model.reader(x, x, x.new_zeros(1, T, 0))
+    density = model.head(read.decoded)
+    normalized = MixtureSameFamily(
+        Categorical(logits=density.log_weights),
+        Independent(Normal(density.components.mean, density.components.log_deviation.exp()), 1),
+    )
+    shift, scale = model.features.mean, model.features.deviation
+    whole = TransformedDistribution(normalized, AffineTransform(shift, scale, event_dim=1))
+    torch.testing.assert_close(model(frames, noise_for(model, frames)).nats, -whole.log_prob(frames.values))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_alone_is_the_row_in_a_batch(kind: str) -> None:
+    model, frames = predictor(kind), series(T, 2, 4)
+    noise = noise_for(model, frames)
+    together = model(frames, noise)
+    for row, length in enumerate((T, 2, 4)):
+        alone = model(Frames(frames.values[row : row + 1, :length], None), noise[row : row + 1, :length])
+        for whole, part in zip(together, alone, strict=True):
+            torch.testing.assert_close(whole[row, :length], part[0])
+            assert not whole[row, length:].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_running_freely_is_reading(kind: str) -> None:
+    """With the latent variables that were recognized, frame by frame gives what reading gave, also after a prompt."""
+    model, frames = predictor(kind), series(T, T)
+    x, noise = model.features.normalized(frames.values), noise_for(model, frames)
+    read = model.reader(x, x, noise)
+    given = noise
+    if isinstance(model.reader, StochasticReader):
+        given = Gaussian.of(model.reader.posterior(model.reader.recognition(x)[0])).at(noise)
+    if isinstance(model.reader, VariationalReader):
+        layer = model.reader.layer
+        posterior, prior = layer.gaussians(layer(torch.cat((x, noise), dim=-1))[0])
+        given = (posterior.at(noise) - prior.mean) * (-prior.log_deviation).exp()
+    for begin in (0, 2):
+        state = model.reader.init_state(2)
+        if begin:
+            state = model.read(Frames(frames.values[:, :begin], None), noise[:, :begin])
+        for t in range(begin, T):
+            density, opened = model.next(given[:, t], state)
+            expected = model.head(read.decoded[:, t])
+            torch.testing.assert_close(density.components, expected.components)
+            state = model.reader.close(x[:, t], opened)
+
+
+def test_a_bound_and_importance_sampling_against_a_closed_form() -> None:
+    """Without layers a frame is normal, with the variance of the latent variables added to its own."""
+    model = predictor("storn", encoder=NoEncoder(kind="none"), components=1)
+    frames = series(1)
+    with torch.no_grad():
+        head = model.head.projection.weight
+        head[1 + D :] = 0.0  # the deviations depend on nothing
+        model.reader.posterior.weight.mul_(0.1)  # near the prior, from which importance sampling finds the rest
+        model.reader.posterior.bias.copy_(torch.tensor([0.0] * D_LATENT + [0.5] * D_LATENT))
+    x = model.features.normalized(frames.values)
+    by_latent = head[1 : 1 + D, D:]  # before the first frame there are zeros
+    bias = model.head.projection.bias
+    deviation = nn.functional.softplus(bias[1 + D :]) + model.head.least
+    covariance = by_latent @ by_latent.T + torch.diag(deviation.square())
+    right = torch.distributions.MultivariateNormal(bias[1 : 1 + D], covariance).log_prob(x).sum()
+    exact = -right + model.features.deviation.log().sum()
+    assert_bounded(model, frames, exact=exact.item())
+
+
+@pytest.mark.parametrize("kind", ["storn", "vrnn"])
+def test_importance_sampling_is_below_the_bound(kind: str) -> None:
+    assert_bounded(predictor(kind), series(3))
+
+
+@torch.no_grad()
+def assert_bounded(model: FramePredictor, frames: Frames, *, exact: float | None = None) -> None:
+    """1,000 draws: the mean bound is not below the importance-weighted nats, which are the exact ones, if known."""
+    draws = 1000
+    many = Frames(frames.values.expand(draws, -1, -1), None)
+    cost = model(many, noise_for(model, many))
+    bounds = (cost.nats + cost.divergence).sum(1)
+    estimates = -(cost.nats + cost.ratio).sum(1)
+    found = float(math.log(draws) - estimates.logsumexp(0))
+    noise = 4 * float(bounds.std()) / draws**0.5
+    assert float(bounds.mean()) > found - noise
+    assert float(-estimates.mean()) == pytest.approx(float(bounds.mean()), abs=6 * float(estimates.std()) / draws**0.5)
+    if exact is not None:
+        assert found == pytest.approx(exact, abs=0.3)
+        assert float(bounds.mean()) > exact + 0.3
+
+
+def test_layers_that_look_ahead() -> None:
+    with pytest.raises(ValueError, match="must be causal"):
+        PlainReader(Bidirectional(LSTM(2, 3), LSTM(2, 3)))

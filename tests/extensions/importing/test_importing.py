@@ -1,0 +1,406 @@
+"""Published models as runs: what they compute, what they can do, and what is refused."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import ensue
+from ensue.errors import DataError, EnsueError
+from ensue.extensions.exporting.exporting import export_run
+from ensue.extensions.importing.gpt import llama_layout
+from ensue.extensions.importing.imported import Imported, recipe_of, write_run
+from ensue.extensions.importing.importing import import_run
+from ensue.extensions.importing.layouts import to_ours
+from ensue.extensions.importing.tokenizer_files import read_tokenizer
+from ensue.models.specification import TransformerEncoder
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.text.tokenizers import Tokenizer, train_tokenizer
+
+from .published import Bert, byte_level, odd_texts, wordpiece, write, write_bert
+
+TOKENIZER = wordpiece()
+SIZE = TOKENIZER.get_vocab_size()
+
+
+DEBERTA = {"relative_attention": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+           "pos_att_type": "p2c|c2p", "position_biased_input": False}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("published") / "bert"
+    write_bert(found, Bert.random(SIZE), TOKENIZER)
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("imported") / "run"
+    import_run(directory, found)
+    return found
+
+
+@pytest.fixture
+def copy(directory: Path, tmp_path: Path) -> Path:
+    """A copy that can be spoiled."""
+    target = tmp_path / "copy"
+    target.mkdir()
+    for path in directory.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def refused(path: Path, tmp_path: Path, **options: Any) -> str:
+    with pytest.raises(EnsueError) as caught:
+        import_run(path, tmp_path / "out", **options)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "config.json").exists()
+    return str(caught.value)
+
+
+def test_an_imported_bert_computes_what_was_published(run: Path) -> None:
+    pipeline = ensue.load(run, device="cpu")
+    reference = Bert.random(SIZE)
+    for text in ["the house", "a café in the sun"]:
+        ids = torch.tensor(pipeline.coder.framed(pipeline.coder.encode(text)))
+        expected = reference(ids)
+        found = pipeline.model(ids[None])[0]
+        torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(pipeline.embed([text])[0], expected.mean(0), atol=1e-5)
+
+
+def test_it_does_what_a_run_of_ours_does(run: Path, tmp_path: Path) -> None:
+    pipeline = ensue.load(run, device="cpu")
+    assert len(pipeline.predict(["the [MASK] of"])[0].masks[0]) == 5
+    assert len(pipeline.score("the house")) == len(pipeline.coder.encode("the house"))
+    (tmp_path / "text").write_text("The house of the sun.\n" * 40)
+    assert pipeline.evaluate(tmp_path / "text").as_json()["masked"] > 10
+    assert pipeline.embed_words([["the", "house"]])[0].shape == (2, 8)
+    assert "sha256" in (run / "README.md").read_text()
+    assert RunDirectory(run).config["imported"]["kind"] == "bert"
+
+
+def used(run: Path) -> list[str]:
+    """The commands on the card of a run."""
+    return (run / "README.md").read_text().split("```")[1].strip().split("\n")
+
+
+def test_the_card_says_what_the_model_can_do(run: Path, tmp_path: Path) -> None:
+    assert any("ensue predict" in line for line in used(run))
+    write_bert(tmp_path / "bert", Bert.random(SIZE, head=False), TOKENIZER)
+    import_run(tmp_path / "bert", tmp_path / "run")
+    assert [line.split()[1] for line in used(tmp_path / "run")] == ["embed", "evaluate"]
+    assert "--similarity" in used(tmp_path / "run")[1]
+
+
+def test_older_names_and_a_prefix_are_the_same_model(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
+    tensors = load_file(directory / "model.safetensors")
+    older = {}
+    for name, tensor in tensors.items():
+        old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        older[old if name.startswith("cls.") else f"bert.{old}"] = tensor
+    older["cls.predictions.decoder.weight"] = tensors["embeddings.word_embeddings.weight"].clone()
+    older["bert.embeddings.position_ids"] = torch.arange(20)
+    save_file(older, copy / "model.safetensors")
+    assert import_run(copy, tmp_path / "out").notes == []
+    ours, theirs = (load_file(path / "model.safetensors") for path in (run, tmp_path / "out"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
+
+
+def test_without_a_head_it_gives_vectors_and_says_what_it_has_not(copy: Path, tmp_path: Path) -> None:
+    save_file(Bert.random(SIZE, head=False).tensors, copy / "model.safetensors")
+    import_run(copy, tmp_path / "out")
+    pipeline = ensue.load(tmp_path / "out", device="cpu")
+    assert pipeline.embed(["the house"]).shape == (1, 8)
+    for use in (lambda: pipeline.predict(["a [MASK]"]), lambda: pipeline.score("a"), lambda: pipeline.evaluate(copy)):
+        with pytest.raises(EnsueError, match="no head for masks"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("pooling", "own"), [({"pooling_mode_cls_token": True}, "first"), ({"pooling_mode": "max"}, "max")]
+)
+def test_the_files_of_sentence_transformers_are_kept(
+    copy: Path, tmp_path: Path, pooling: dict[str, Any], own: str
+) -> None:
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (copy / "modules.json").write_text(json.dumps(modules))
+    (copy / "1_Pooling").mkdir()
+    (copy / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    import_run(copy, tmp_path / "out")
+    pipeline = ensue.load(tmp_path / "out", device="cpu")
+    found = pipeline.embed(["the house"])
+    pooled = ensue.load(tmp_path / "out", device="cpu").embed(["the house"], pooling=own)
+    np.testing.assert_array_equal(found, pooled)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    modules.append({"path": "3_Dense", "type": "sentence_transformers.models.Dense"})
+    (copy / "modules.json").write_text(json.dumps(modules))
+    assert "Dense" in refused(copy, tmp_path / "other")
+
+
+@pytest.mark.parametrize("table", [{}, {"pooling": "first", "unit_length": True}, {"pooling": "last"}])
+def test_the_layout_of_sentence_transformers_is_written(copy: Path, tmp_path: Path, table: dict[str, Any]) -> None:
+    found = import_run(copy, tmp_path / "run")
+    sentences = found.recipe.sentences.model_copy(update=table)  # type: ignore[attr-defined]
+    write_run(
+        replace(found, recipe=found.recipe.model_copy(update={"sentences": sentences})),
+        tmp_path / "run",
+        overwrite=True,
+    )
+    export_run(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    assert import_run(tmp_path / "out", tmp_path / "again").recipe.sentences == sentences  # type: ignore[attr-defined]
+    ours, again = (ensue.load(tmp_path / name, device="cpu").embed(["the house"]) for name in ("run", "again"))
+    np.testing.assert_allclose(again, ours, atol=1e-6)
+    assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())["max_seq_length"] == 20
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("encoder", [{"positions": "rotary"}, {"positions": "rotary", "parallel": True,
+    "rotary_share": 0.5, "rotary_base": 99.0}, {"positions": "learned"},
+    {"positions": "learned", "norm": "post", "activation": "gelu-tanh"}])  # fmt: skip
+def test_a_language_model_of_ours_comes_back(encoder: dict[str, Any], tmp_path: Path) -> None:
+    """With a softmax of its own, whose bias is in the matrix of the export."""
+    table = {"kind": "transformer", "d_model": 8, "num_layers": 2, "num_heads": 2, "context": 40, **encoder}
+    recipe = recipe_of({"task": "language-modeling", "tokens": {"d_embedding": 8}, "encoder": table}, tmp_path)
+    parts = LanguageModelParts(train_tokenizer("characters", ["the house of the sun"]))
+    model = parts.build(recipe).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    tensors, size = {name: part.detach() for name, part in model.named_parameters()}, model.vocabulary_size
+    (tmp_path / "source").touch()
+    source = tmp_path / "source"
+    write_run(
+        Imported(source, (source,), "a test", recipe, parts, {"vocabulary_size": size}, tensors), tmp_path / "run"
+    )
+    export_run(tmp_path / "run", tmp_path / "out")
+    assert import_run(tmp_path / "out", tmp_path / "again").notes == []
+    ids = torch.arange(size).repeat(2, 1)
+    found = ensue.load(tmp_path / "again", device="cpu").model(ids)[0]
+    torch.testing.assert_close(found, model(ids)[0], atol=1e-4, rtol=1e-4)
+
+
+def test_weights_in_several_files(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
+    tensors = load_file(directory / "model.safetensors")
+    names = sorted(tensors)
+    halves = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+    for file, part in halves.items():
+        save_file({name: tensors[name] for name in part}, copy / file)
+    places = {name: file for file, part in halves.items() for name in part}
+    (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (copy / "model.safetensors").unlink()
+    import_run(copy, tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+    (copy / "model-2.safetensors").unlink()
+    assert "1 of 2 files of weights are missing: model-2.safetensors" in refused(copy, tmp_path / "other")
+
+
+def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case each)
+    weights, config = copy / "model.safetensors", copy / "config.json"
+    content = json.loads(config.read_text())
+    match what:
+        case "no weights":
+            weights.unlink()
+        case "pickled":
+            weights.rename(copy / "pytorch_model.bin")
+        case "a pipe":
+            weights.unlink()
+            os.mkfifo(weights)
+        case "vocabulary is a folder":
+            (copy / "tokenizer.json").unlink()
+            (copy / "vocab.txt").mkdir()
+        case "flat":
+            tensors = load_file(weights)
+            tensors["encoder.layer.0.attention.self.key.weight"] = torch.zeros(64)
+            save_file(tensors, weights)
+        case "cut off":
+            weights.write_bytes(weights.read_bytes()[:-100])
+        case "lying header":
+            weights.write_bytes((1 << 60).to_bytes(8, "little") + weights.read_bytes()[8:])
+        case "no config":
+            config.unlink()
+        case "unknown type":
+            config.write_text(json.dumps(content | {"model_type": "berd"}))
+        case "gemma":
+            config.write_text(json.dumps(content | {"model_type": "gemma"}))
+        case "scaled positions":
+            scaled = {"rope_parameters": {"rope_type": "llama3"}}
+            config.write_text(json.dumps(content | {"model_type": "llama", "attention_bias": False} | scaled))
+        case "deberta with a convolution":
+            config.write_text(json.dumps(content | {"model_type": "deberta-v2", "conv_kernel_size": 3} | DEBERTA))
+        case "deberta without positions of queries":
+            config.write_text(json.dumps(content | {"model_type": "deberta-v2"} | DEBERTA | {"pos_att_type": ["c2p"]}))
+        case "modernbert with biases":
+            config.write_text(json.dumps(content | {"model_type": "modernbert", "norm_bias": True}))
+        case "modernbert with other blocks":
+            types = {"layer_types": ["sliding_attention", "full_attention"]}
+            config.write_text(json.dumps(content | {"model_type": "modernbert", "hidden_act": "gelu"} | types))
+        case "modernbert with windows alone":
+            types = {"layer_types": ["sliding_attention"] * 2}
+            config.write_text(json.dumps(content | {"model_type": "modernbert", "hidden_act": "gelu"} | types))
+        case "lying config":
+            config.write_text(json.dumps(content | {"num_hidden_layers": 900}))
+        case "lying size":
+            config.write_text(json.dumps(content | {"hidden_size": 1_000_000}))
+        case "odd config":
+            config.write_text(json.dumps(content | {"hidden_size": "8"}))
+        case "odd nonlinearity":
+            config.write_text(json.dumps(content | {"hidden_act": {"a": 1}}))
+        case "no layer":
+            tensors = load_file(weights)
+            tensors.pop("encoder.layer.1.output.dense.bias")
+            save_file(tensors, weights)
+        case "not finite":
+            tensors = load_file(weights)
+            tensors["encoder.layer.1.output.dense.bias"][0] = torch.nan
+            save_file(tensors, weights)
+        case "other tokenizer":
+            write(copy, wordpiece(corpus=["a b"]))
+        case "no tokenizer":
+            (copy / "tokenizer.json").unlink()
+        case "odd tokenizer":
+            (copy / "tokenizer.json").write_text('{"model": 3}')
+        case "odd normalizer":
+            tokenizer = json.loads((copy / "tokenizer.json").read_text())
+            tokenizer["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+            (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
+        case "untied":
+            tensors = load_file(weights)
+            tensors["cls.predictions.decoder.weight"] = torch.zeros(SIZE, 8)
+            save_file(tensors, weights)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("no weights", "no weights: expected model.safetensors"),
+        ("pickled", "pytorch_model.bin: pickled weights can run code and are not read; transformers converts them"),
+        ("a pipe", "model.safetensors: neither a file nor a folder"),
+        ("vocabulary is a folder", "vocab.txt: cannot be read (Is a directory)"),
+        (
+            "flat",
+            "tensors of other sizes than a model of this shape has: encoder.layer.0.attention.self.query.weight",
+        ),
+        ("cut off", "cut off, altered or no safetensors"),
+        ("lying header", "cut off, altered or no safetensors"),
+        ("no config", "no config.json"),
+        ("unknown type", 'did you mean "bert"?'),
+        ("gemma", "no blocks of this shape"),
+        ("scaled positions", "of the kind 'llama3' are not supported"),
+        ("deberta with a convolution", "conv_kernel_size = 3 is not supported; expected 0"),
+        ("deberta without positions of queries", "pos_att_type = ['c2p'] is not supported; expected c2p and p2c"),
+        ("modernbert with biases", "norm_bias = True is not supported; expected False"),
+        ("modernbert with other blocks", "expected full_attention at every n-th place"),
+        ("modernbert with windows alone", "expected full_attention at every n-th place"),
+        ("odd normalizer", "no tokenizer that can be used: the normalizer Precompiled has a damaged map of characters"),
+        ("lying config", "no tensor encoder.layer.2."),
+        ("lying size", "no model can be made of it"),
+        ("odd config", "expected a whole number from 1 on for hidden_size, found '8'"),
+        ("odd nonlinearity", "expected hidden_act to be one of"),
+        ("no layer", "no tensor encoder.layer.1.output.dense.bias"),
+        ("not finite", "not finite"),
+        ("other tokenizer", "not of one model"),
+        ("no tokenizer", "no tokenizer.json; transformers writes it"),
+        ("odd tokenizer", "tokenizer.json: no tokenizer that can be used"),
+        ("untied", "vectors of its own"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line(copy: Path, tmp_path: Path, what: str, said: str) -> None:
+    spoiled(copy, what)
+    assert said in refused(copy, tmp_path)
+
+
+@pytest.mark.parametrize("rows", [0, 5, 12])
+def test_keys_and_values_of_no_whole_heads_are_one_line(rows: int) -> None:
+    encoder = TransformerEncoder(
+        kind="transformer", d_model=8, num_layers=1, num_heads=4, norm_kind="rms", gated=True
+    )  # fmt: skip
+    parts = llama_layout(SimpleNamespace(encoder=encoder, tokens=SimpleNamespace(tied=True)))
+    tensors = {name: torch.zeros(8, 8) for part in parts for name in part.theirs}
+    tensors |= {f"layers.0.self_attn.{side}_proj.weight": torch.zeros(rows, 8) for side in "kv"}
+    with pytest.raises(DataError, match=r"tensors of other sizes than .*self_attn\.k_proj\.weight"):
+        to_ours(parts, tensors, Path("model.safetensors"))
+
+
+def test_a_place_that_is_taken_is_left_alone(directory: Path, run: Path, tmp_path: Path) -> None:
+    before = (run / "manifest.json").read_bytes()
+    with pytest.raises(EnsueError, match="there is a run already"):
+        import_run(directory, run)
+    assert (run / "manifest.json").read_bytes() == before
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    assert "not empty" in refused(directory, tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_ids_and_offsets_of_wordpiece(tmp_path: Path, lowercase: bool) -> None:
+    library = wordpiece(lowercase=lowercase)
+    write(tmp_path, library)
+    ours = read_tokenizer(tmp_path, is_masked=True)
+    assert ours.kind == "wordpiece"
+    same_as_the_library(ours, library)
+
+
+def test_a_vocabulary_of_lines_may_have_symbols_that_end_lines_elsewhere(tmp_path: Path) -> None:
+    symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "\x85", "the", "##se"]
+    (tmp_path / "vocab.txt").write_text("\r\n".join(symbols) + "\r\n", encoding="utf-8", newline="")
+    ours = read_tokenizer(tmp_path, is_masked=True)
+    assert [ours.symbol(id) for id in range(ours.vocabulary_size)] == symbols
+    assert ours.encode("these").tolist() == [8, 9]
+
+
+def test_ids_and_offsets_of_byte_level_subwords(tmp_path: Path) -> None:
+    library = byte_level(["<|endoftext|>"], first=False)
+    write(tmp_path, library, {"bos_token": "<|endoftext|>"})
+    ours = read_tokenizer(tmp_path, is_masked=False)
+    assert (ours.kind, ours.symbol(ours.start_id)) == ("bpe", "<|endoftext|>")
+    same_as_the_library(ours, library)
+
+
+def test_a_pipeline_of_no_kind_of_ours_is_kept(tmp_path: Path) -> None:
+    library = wordpiece()
+    library.normalizer = None
+    write(tmp_path, library)
+    ours = read_tokenizer(tmp_path, is_masked=True)
+    assert ours.kind == "published"
+    same_as_the_library(Tokenizer.from_json(json.loads(json.dumps(ours.to_json()))), library)
+    assert ours.decode(ours.encode("the house")) == "the house"
+
+
+def same_as_the_library(ours: Any, library: Any) -> None:
+    library.no_truncation()
+    library.no_padding()
+    for text in odd_texts(300, seed=7):
+        expected = library.encode(text, add_special_tokens=False)
+        ids, offsets = ours.encode_with_offsets(text)
+        assert ids.tolist() == expected.ids == ours.encode(text).tolist()
+        assert list(map(tuple, offsets.tolist())) == expected.offsets
+
+
+def test_a_special_token_that_is_spelled_in_a_text_is_text(directory: Path) -> None:
+    ours = read_tokenizer(directory, is_masked=True)
+    assert not set(ours.encode("a [SEP] b [MASK]").tolist()) & set(ours.special_ids.values())
+
+
+def test_what_is_exported_is_what_was_imported(directory: Path, run: Path, tmp_path: Path) -> None:
+    export_run(run, tmp_path / "back")
+    before, after = (load_file(path / "model.safetensors") for path in (directory, tmp_path / "back"))
+    assert after.keys() == {name if name.startswith("cls.") else f"bert.{name}" for name in before}
+    assert all(torch.equal(tensor, after.get(name, after.get(f"bert.{name}"))) for name, tensor in before.items())
+    import_run(tmp_path / "back", tmp_path / "again")
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
+    config = json.loads((tmp_path / "back" / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+    with pytest.raises(EnsueError, match="not empty"):
+        export_run(run, directory.parent)

@@ -1,0 +1,158 @@
+"""Files of word vectors as runs: fastText's models with words that are not in them, word2vec, GloVe; and bad ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+import ensue
+from ensue.errors import DataError, EnsueError
+from ensue.extensions.importing.importing import import_run
+from ensue.recipe import read_recipe
+from ensue.training.run import begin_job
+
+from . import published
+from .published import FASTTEXT_ROWS as ROWS
+from .published import FASTTEXT_WORDS as WORDS
+from .published import fasttext_model
+
+
+def fnv(text: bytes) -> int:
+    value = 2166136261
+    for byte in text:
+        signed = byte - 256 if byte > 127 else byte
+        value = ((value ^ (signed & 0xFFFFFFFF)) * 16777619) & 0xFFFFFFFF
+    return value
+
+
+def expected(word: str) -> NDArray[np.float64]:
+    """The vector of a word: the mean of its row, if it has one, and of those of its n-grams."""
+    spelled = f"<{word}>"
+    ngrams = [spelled[a:b] for a in range(len(spelled)) for b in (a + 2, a + 3) if b <= len(spelled)]
+    rows = [ROWS[len(WORDS) + fnv(ngram.encode()) % (len(ROWS) - len(WORDS))] for ngram in ngrams]
+    if word in WORDS:
+        rows = [ROWS[WORDS.index(word)], *(rows if word != "</s>" else [])]
+    return np.mean(rows, axis=0, dtype=np.float64)
+
+
+def imported(path: Path, tmp_path: Path) -> Any:
+    import_run(path, tmp_path / "run")
+    return ensue.load(tmp_path / "run", device="cpu")
+
+
+def test_a_model_of_fasttext_knows_words_that_are_not_in_it(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model())
+    pipeline = imported(tmp_path / "model.bin", tmp_path)
+    assert pipeline.words == ("</s>", "the", "house", "мир", "été")
+    for word in [*pipeline.words, "houses", "миры", "x"]:
+        np.testing.assert_allclose(pipeline.vector(word), expected(word), atol=1e-6)
+
+
+def test_imported_vectors_are_not_trained(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5 6\n")
+    imported(tmp_path / "glove.txt", tmp_path)
+    (tmp_path / "text.txt").write_text("the house\n" * 9)
+    recipe = read_recipe(tmp_path / "run" / "recipe.toml", {"data.train": str(tmp_path / "text.txt")})
+    with pytest.raises(EnsueError, match=r'vectors\.kind is "static", of vectors from elsewhere; expected cbow'):
+        begin_job(recipe, None)
+
+
+def test_without_ngrams_a_word_has_its_row(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model(minn=0, maxn=0, model=1))
+    pipeline = imported(tmp_path / "model.bin", tmp_path)
+    np.testing.assert_array_equal(pipeline.vector("house"), ROWS[2])
+    with pytest.raises(EnsueError, match="no vector"):
+        pipeline.vector("houses")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version": 10}, "expected 11 or 12"),
+        ({"model": 3}, "a classifier of fastText"),
+        ({"quantized": True}, "quantized"),
+        ({"labels": 2}, "one with labels"),
+        ({"size": 1_000_000_000}, "cut off or altered: 10,000,000,000 bytes expected"),
+        ({"size": -1}, "a size of -1"),
+        ({"rows": 1 << 40}, "cut off or altered: 1,099,511,627,776 × 3 numbers"),
+        ({"dim": 4}, "cut off or altered"),
+        ({"dim": -4}, "vectors of -4 numbers"),
+        ({"minn": -3}, "n-grams of -3 to 3 characters"),
+        ({"maxn": 1_000_000}, "n-grams of 2 to 1000000 characters"),
+    ],
+)
+def test_models_that_lie_or_are_of_another_kind(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model(**changes))
+    with pytest.raises(EnsueError) as caught:
+        import_run(tmp_path / "model.bin", tmp_path / "run")
+    assert said in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_is_cut_off_anywhere(tmp_path: Path) -> None:
+    whole = fasttext_model()
+    for end in range(4, len(whole), 13):
+        (tmp_path / "model.bin").write_bytes(whole[:end])
+        with pytest.raises(EnsueError, match="cut off or altered"):
+            import_run(tmp_path / "model.bin", tmp_path / "run")
+
+
+def test_a_model_without_its_sign_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model()[8:])
+    with pytest.raises(EnsueError, match="older ones have none"):
+        import_run(tmp_path / "model.bin", tmp_path / "run")
+
+
+def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
+    rows = ["the 1 2 3", "house 4 5 6", "<unk> 7 8 9"]
+    (tmp_path / "glove.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "word2vec.txt").write_text("\n".join(["3 3", *rows]) + "\n")
+    binary = b"".join(b"%s " % row.split()[0].encode() + np.array(row.split()[1:], "<f4").tobytes() for row in rows)
+    (tmp_path / "word2vec.bin").write_bytes(b"3 3\n" + binary)
+    for name in ("glove.txt", "word2vec.txt", "word2vec.bin"):
+        import_run(tmp_path / name, tmp_path / "run", overwrite=True)
+        pipeline = ensue.load(tmp_path / "run", device="cpu")
+        assert (pipeline.words, pipeline.kind) == (("the", "house"), "static 3")
+        assert pipeline.num_parameters == 4 * 3  # no other table
+        np.testing.assert_array_equal(pipeline.vector("house"), [4, 5, 6])
+    (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5\n")
+    with pytest.raises(EnsueError, match=r"glove\.txt:2: expected a word and 3 numbers, found 2"):
+        import_run(tmp_path / "glove.txt", tmp_path / "run", overwrite=True)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
+    """A text has the mean of its pieces, without unknown ones; with a table that pieces share and factors for each."""
+    library, draw = published.wordpiece(), np.random.default_rng(0)
+    published.write(tmp_path, library)
+    size = library.get_vocab_size()
+    tensors = {"embeddings": draw.normal(size=(9 if newer else size, 5)).astype("<f4")}
+    rows = tensors["embeddings"]
+    if newer:
+        tensors |= {"mapping": draw.integers(9, size=size), "weights": draw.normal(size=size)}
+        rows = rows[tensors["mapping"]] * tensors["weights"][:, None]
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": newer}))
+    model, texts = (
+        imported(tmp_path, tmp_path.with_name(f"{tmp_path.name}-runs")),
+        ["The sun, un-done!", "Café ☃ 1,000.5", "the", "##s", "☃", ""],
+    )
+    library.no_truncation()
+    library.no_padding()
+    for text, found in zip(texts, model.embed(texts), strict=True):
+        ids = [id for id in library.encode(text, add_special_tokens=False).ids if id != library.token_to_id("[UNK]")]
+        expected = rows[ids].mean(0) if ids else np.zeros(5)
+        expected = expected / max(np.linalg.norm(expected), 1e-9) if newer else expected
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert model.neighbors("The sun", 3)
+    (tmp_path / "tokenizer.json").write_text(wordpiece_of("a b").to_str())
+    with pytest.raises(DataError, match="no vectors of these pieces"):
+        import_run(tmp_path, tmp_path.with_name("other"))
+
+
+def wordpiece_of(text: str) -> Any:
+    return published.wordpiece(corpus=[text])

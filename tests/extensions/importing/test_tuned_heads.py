@@ -1,0 +1,253 @@
+"""Classifiers and taggers over tuned layers, read by transformers: their heads, labels and tokenizers."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.extensions.exporting.exporting import export_run
+from ensue.extensions.importing.importing import import_run
+from ensue.recipe import validate_recipe
+from training.classifiers import TEXTS
+from training.taggers import TAGGED
+from training.tiny import run_tiny, tiny_recipe
+from training.tiny_masked import masked_recipe
+from training.tiny_texts import columns, tsv, without_pictures
+
+from .published import FRAME, Bert, byte_level, wordpiece, write_bert
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
+TANH = {"d_hidden": 8, "activation": "tanh"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data, and masked models to begin from: ours without segments, a published one, one of a single segment."""
+    path = tmp_path_factory.mktemp("heads")
+    (path / "names.txt").write_text(columns(TAGGED))
+    (path / "topics.tsv").write_text(tsv(TEXTS))
+    pairs = [f"{labels[0]}\t{a}\t{b}" for (a, labels), (b, _) in zip(TEXTS, TEXTS[3:], strict=False)]
+    (path / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
+    (path / "text.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
+    corpus = [" ".join(sentence.words) for sentence in TAGGED] + [text for text, _ in TEXTS]
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(masked_recipe(path / "text.txt", train={"steps": 2, "validations": 1}), path / "ours")
+    reads = wordpiece(corpus=corpus)
+    write_bert(path / "bert", Bert.random(reads.get_vocab_size(), context=64), reads)
+    import_run(path / "bert", path / "published")
+    reads = byte_level(FRAME, first=True)
+    single = Bert.random(reads.get_vocab_size(), context=64)
+    single.tensors["embeddings.token_type_embeddings.weight"] = torch.ones(1, 8)
+    write_bert(path / "one", single, reads, type_vocab_size=1)
+    import_run(path / "one", path / "single")
+    return path
+
+
+def tuned(folder: Path, origin: str, task: str, train: str, out: Path, **tables: Any) -> Any:
+    """A run that has begun from another, after a few steps, in use."""
+    recipe = validate_recipe(
+        {
+            "task": task, "data": {"train": str(folder / train)} | tables.pop("data", {}),
+            "encoder": {"from": str(folder / origin), **tables.pop("encoder", {})},
+            "train": {"steps": 6, "batch_size": 8, "learning_rate": 0.02, "validations": 1, "precision": "float32"},
+            **tables,
+        },
+        where="tuned",
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(recipe, out)
+    return ensue.load(out, device="cpu")
+
+
+def exported(kind: str, run: Path, out: Path) -> tuple[Any, Any]:
+    """Their model and tokenizer; no tensor is missing or left over."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed (ensue[parity])")
+    export_run(run, out)
+    model, info = getattr(transformers, kind).from_pretrained(out, output_loading_info=True)
+    assert not any(info[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(out)
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data, and language models of GPT's shapes to begin from, which read a text from left to right."""
+    path = tmp_path_factory.mktemp("causal")
+    (path / "names.txt").write_text(columns(TAGGED))
+    (path / "topics.tsv").write_text(tsv(TEXTS))
+    (path / "text.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
+    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 64}
+    shapes: dict[str, dict[str, Any]] = {
+        "pre": {"positions": "learned"},
+        "post": {"positions": "learned", "norm": "post", "activation": "gelu-tanh"},
+        "rotary": {"positions": "rotary", "d_embedding": 6},
+    }
+    for name, shape in shapes.items():
+        recipe = tiny_recipe(path / "text.txt", model=attends | shape, steps=2, validations=1)
+        document = recipe.model_dump(exclude_none=True) | {"tokenizer": {"kind": "bpe", "max_size": 300}}
+        run_tiny(validate_recipe(document, where="origin"), path / name)
+    return path
+
+
+@pytest.mark.parametrize("origin", ["pre", "post", "rotary"])
+@pytest.mark.parametrize("splitter", ["simple", "whitespace"])
+def test_a_classifier_over_a_causal_model_is_theirs(origin: str, splitter: str, causal: Path, tmp_path: Path) -> None:
+    """Together, where padding is behind the sign that ends a text, and alone; with blanks and marks in odd places."""
+    pipeline = tuned(
+        causal, origin, "classification", "topics.tsv", tmp_path / "run", head={"pooling": ["last"]},
+        data={"splitter": splitter},
+    )  # fmt: skip
+    theirs, reads = exported("AutoModelForSequenceClassification", tmp_path / "run", tmp_path / "out")
+    given = [*(text for text, _ in TEXTS[:8]), "salt...  oven ,,\tpiano", "é", "it isn't [a] 3,000-goal race!?"]
+    expected = np.array([list(answer.probabilities.values()) for answer in pipeline.predict(given)])
+    with torch.inference_mode():
+        together = theirs(**reads(given, return_tensors="pt", padding=True)).logits.numpy()
+        alone = np.concatenate([theirs(**reads(text, return_tensors="pt")).logits.numpy() for text in given])
+    for logits in (together, alone):
+        found = logits - logits.mean(1, keepdims=True)
+        np.testing.assert_allclose(found, [log_odds(shares) for shares in expected], atol=1e-4)
+
+
+@pytest.mark.parametrize("origin", ["pre", "rotary"])
+def test_a_tagger_over_a_causal_model_is_theirs(origin: str, causal: Path, tmp_path: Path) -> None:
+    pipeline = tuned(causal, origin, "labeling", "names.txt", tmp_path / "run")
+    theirs, reads = exported("AutoModelForTokenClassification", tmp_path / "run", tmp_path / "out")
+    assert tuple(theirs.config.id2label.values()) == tuple(pipeline.labels.tags.symbols)
+    for sentence in TAGGED[:12]:
+        batch = reads(" ".join(sentence.words), return_tensors="pt", return_offsets_mapping=True)
+        ends = [end for _, end in batch.pop("offset_mapping")[0].tolist()]
+        with torch.inference_mode():
+            logits = theirs(**batch).logits[0].numpy()
+        words = np.cumsum([len(word) + 1 for word in sentence.words]) - 1
+        subwords = pipeline.subwords.texts([sentence.words]).batch(np.zeros(1, np.int64), torch.device("cpu"))
+        with torch.inference_mode():
+            x = torch.zeros(1, len(words), 0)
+            expected = pipeline.model.emissions(x, torch.zeros(1, len(words), dtype=torch.int64), None, subwords)[0]
+        np.testing.assert_allclose(logits[[ends.index(end) for end in words]], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("task", "origin", "tables", "message"),
+    [
+        ("classification", "pre", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads the last"),
+        ("classification", "pre", {"head": {"pooling": ["last"], "d_hidden": 8}}, "head.d_hidden; a class of"),
+        (
+            "classification",
+            "pre",
+            {"head": {"pooling": ["last"]}, "data": {"splitter": "treebank"}},
+            "data.splitter = treebank, which cuts",
+        ),
+        ("labeling", "post", {}, "norm = post; GPT has no class of transformers for tags"),
+        ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf, the best path"),
+        ("labeling", "pre", {"features": {"d_words": 3}}, "features of words beside the layers"),
+    ],
+)
+def test_what_theirs_cannot_do_over_a_causal_model_is_refused(
+    task: str, origin: str, tables: dict[str, Any], message: str, causal: Path, tmp_path: Path
+) -> None:
+    data = "names.txt" if task == "labeling" else "topics.tsv"
+    tuned(causal, origin, task, data, tmp_path / "run", **tables)
+    with pytest.raises(EnsueError, match=message) as caught:
+        export_run(tmp_path / "run", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def log_odds(probabilities: Any) -> Any:
+    found = np.log(np.asarray(list(probabilities), np.float64))
+    return found - found.mean()
+
+
+@pytest.mark.parametrize(
+    ("origin", "data", "head"),
+    [
+        ("published", "topics.tsv", {}),
+        ("published", "topics.tsv", TANH),
+        ("published", "pairs.tsv", TANH),
+        ("ours", "pairs.tsv", {}),
+        ("single", "pairs.tsv", {}),
+    ],
+)
+def test_a_classifier_is_theirs(origin: str, data: str, head: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    table = {"max_tokens": 3} if data == "pairs.tsv" else {}
+    pipeline = tuned(
+        folder, origin, "classification", data, tmp_path / "run", head={"pooling": ["first"], **head}, data=table
+    )
+    theirs, reads = exported("AutoModelForSequenceClassification", tmp_path / "run", tmp_path / "out")
+    texts = [text for text, _ in TEXTS[:12]]
+    given: Any = texts if data == "topics.tsv" else [(a[:12].strip(), b[:12].strip()) for a, b in pairwise(texts)]
+    for one, answer in zip(given, pipeline.predict(given), strict=True):
+        batch = reads(*([one] if isinstance(one, str) else one), return_tensors="pt")
+        with torch.inference_mode():
+            logits = theirs(**batch).logits[0]
+        expected = [answer.probabilities[theirs.config.id2label[n]] for n in range(len(logits))]
+        np.testing.assert_allclose(logits - logits.mean(), log_odds(expected), atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
+    """Their scores of a word's subwords, pooled as ours are, are the scores of the word."""
+    encoder = {"pooling": pooling}
+    pipeline = tuned(folder, "published", "labeling", "names.txt", tmp_path / "run", encoder=encoder)
+    theirs, reads = exported("AutoModelForTokenClassification", tmp_path / "run", tmp_path / "out")
+    assert tuple(theirs.config.id2label.values()) == tuple(pipeline.labels.tags.symbols)
+    for sentence in TAGGED[:12]:
+        batch = reads(sentence.words, is_split_into_words=True, return_tensors="pt")
+        with torch.inference_mode():
+            logits = theirs(**batch).logits[0].numpy()
+        owners = np.array([-1 if owner is None else owner for owner in batch.word_ids()])
+        places = [np.flatnonzero(owners == number) for number in range(len(sentence.words))]
+        found = [logits[some[:1] if pooling == "first" else some].mean(0) for some in places]
+        words, _ = pipeline.reader.read([sentence.words])
+        subwords = pipeline.subwords.texts([sentence.words]).batch(np.zeros(1, np.int64), torch.device("cpu"))
+        x = words.vectors.new_zeros(1, len(found), 0)
+        with torch.inference_mode():
+            expected = pipeline.model.emissions(x, torch.zeros(1, len(found), dtype=torch.int64), None, subwords)[0]
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("task", "tables", "message"),
+    [
+        ("classification", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads \[CLS\] alone"),
+        ("classification", {"head": {"pooling": ["first"], "ngrams": 1}}, "head.ngrams; no class of transformers"),
+        ("classification", {"head": {"pooling": ["first"], "d_hidden": 8}}, "activation = relu; expected 0, or 8 with"),
+        (
+            "classification",
+            {"head": {"pooling": ["first"]}, "features": {"d_words": 3}},
+            "features of words beside the layers",
+        ),
+        (
+            "classification",
+            {"head": {"pooling": ["first"]}, "data": {"splitter": "treebank"}},
+            "data.splitter = treebank, which cuts",
+        ),
+        ("labeling", {"head": {"repeats": True}}, "features of words beside the layers, or head.repeats"),
+        ("labeling", {"head": {"kind": "crf"}}, "head.kind = crf, the best path; classes of transformers choose each"),
+        ("labeling", {"data": {"labels": ["2", "3"]}}, "several columns of labels; classes of transformers have one"),
+        ("labeling", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "is none of transformers' models; those"),
+    ],
+)
+def test_what_theirs_cannot_do_is_refused(
+    task: str, tables: dict[str, Any], message: str, folder: Path, tmp_path: Path
+) -> None:
+    data = "names.txt" if task == "labeling" else "topics.tsv"
+    tuned(folder, "published", task, data, tmp_path / "run", **tables)
+    with pytest.raises(EnsueError, match=message) as caught:
+        export_run(tmp_path / "run", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_first_is_for_layers_that_look_in_both_directions(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(EnsueError, match=r'head\.pooling = "first" is for layers that read in both directions'):
+        tuned(
+            folder, "ours", "classification", "topics.tsv", tmp_path / "run", head={"pooling": ["first"]},
+            encoder={"from": "", "kind": "lstm", "d_model": 4}, directions={"bidirectional": False},
+        )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Glossaries: what an output must have and must not have is so in its text, whatever its tokens are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.search import BeamSearch
+from ensue.errors import DataError, EnsueError
+from ensue.extensions.localization.glossary import Demands, Glossary, Term, standing
+from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokenizers import train_tokenizer
+
+TEXT = "Die Bank am Ufer , das Bankhaus in der Uferstraße. die Ufer"
+
+
+def side(kind: str) -> TokenizerWithSpecials:
+    return TokenizerWithSpecials(train_tokenizer(kind, [TEXT], min_count=1))
+
+
+def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **of_input: int) -> Demands:
+    limits = {"limit": 20, "most": 50} | of_input
+    return Glossary.of(list(glossary), side(kind)).demands([source], BeamSearch(), **limits)
+
+
+def required(glossary: Sequence[tuple[str, str]], source: str) -> list[str]:
+    return [term.target for term in demands(glossary, source).terms]
+
+
+@pytest.mark.parametrize(
+    ("term", "source", "is_found"),
+    [
+        ("bank", "The bank.", True),
+        ("bank", "Bank robbers", True),
+        ("bank", "two banks", False),
+        ("bank", "embankment", False),
+        ("Bank", "the bank", False),
+        ("river bank", "the river  bank", True),
+        ("C++", "in C++17", True),
+        ("", "anything", True),
+        ("銀行", "大銀行は", True),
+    ],
+)
+def test_where_a_term_is_for(term: str, source: str, is_found: bool) -> None:
+    assert required([(term, "Ufer")], source) == ["Ufer"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("pair", "of_input", "expected"),
+    [
+        (("bank", "Fluss"), {}, 'pair 2 of the glossary: the model has no tokens for "Fluss"'),
+        (("bank", "!Bank"), {}, 'pair 1 of the glossary: "Bank am Ufer" is demanded, and pair 2 of the glossary forb'),
+        (
+            ("", "die die die"),
+            {"most": 4},
+            'pair 1.*"Bank am Ufer" an output has 6 tokens at least, and may have 4',
+        ),
+        (("bank", "!"), {}, "pair 2 of the glossary: no target"),
+        (("bank",), {}, "pair 2 of the glossary: expected source and target"),
+    ],
+)
+def test_what_cannot_be_met_names_the_line(pair: tuple[str, str], of_input: dict[str, int], expected: str) -> None:
+    with pytest.raises(EnsueError, match=expected):
+        demands([("bank", "Bank am Ufer"), pair], "the bank", **of_input)
+
+
+def test_a_file_of_terms(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Bank\tUfer\r\n\n\t!Bank\n", encoding="utf-8")
+    terms = Glossary.of(path, side("words")).terms
+    known = [(term.source, term.target, term.is_forbidden, term.where) for term in terms]
+    assert known == [("Bank", "Ufer", False, f"{path}:1"), ("", "Bank", True, f"{path}:3")]
+    path.write_text("Bank\tUfer\nBank Ufer\n", encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(f"{path}:2: expected source and target, with a tab")):
+        Glossary.of(path, side("words"))
+
+
+def said(writer: TokenizerWithSpecials, text: str) -> Hypothesis:
+    return Hypothesis(tuple(writer.encode(text).tolist()), -1.0, -1.0)
+
+
+def learned(pair: tuple[str, str], text: str, kind: str) -> list[str]:
+    """The texts that are forbidden after an output."""
+    writer = side(kind)
+    found = demands([pair], "the bank", kind)
+    before = set(found.forbidden)
+    found.learn([said(writer, text)], writer.decode)
+    return sorted("".join(map(writer.symbol, phrase)) for phrase in found.forbidden - before)
+
+
+def test_tokens_that_are_the_fault_are_forbidden() -> None:
+    assert learned(("", "!Bank"), "Die Bank am", "characters") == [" Bank "]
+    assert learned(("", "!ank"), "Die Bank am", "characters") == []
+    assert learned(("", "ank"), "Die Bank am", "characters") == ["Bank "[:4]]
+    assert learned(("", "Ufer"), "Die Uferstraße", "characters") == ["Ufers"]
+    assert learned(("", "!Bank"), "am-Bank", "bpe") != []
+
+
+def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
+    found = demands([("", "!Bank"), ("", "Bankhaus")], "x", "characters")
+    writer = side("characters")
+    assert not found.learn([said(writer, "das Bankhaus")], writer.decode)
+    assert found.unmet("das Bankhaus") == ()
+    assert found.unmet("die Bank") == ("!Bank", "Bankhaus")
+    assert found.learn([said(writer, "die Bank")], writer.decode)
+    assert found.required == (tuple(writer.encode("Bankhaus").tolist()),)
+    assert (found.width(5, 80), found.width(100, 80), found.limit) == (45, 100, 28)
+
+
+def test_whole_words() -> None:
+    assert standing("Bank").search("Bankhaus") is None
+    assert Term("", "Bank", True, "").is_met("Banken")
+
+
+def test_demands_that_cost_least_come_first() -> None:
+    """By the mean over all tokens the longer output would: -12 / 9 against -9 / 5."""
+    found, texts = demands([("", "Ufer")], "x"), {4: "am Ufer", 8: "am am. Ufer", 3: "am Uferweg"}
+    found.learn([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
+    appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)
+    cut, lacking = inside._replace(is_complete=False), Hypothesis((1,) * 3, -0.5, -2.0)
+    ranked = found.ranked([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
+    assert ranked == [inside, appended, cut, lacking]
+
+
+@pytest.mark.parametrize("character", "iıİsſkKµμσς")
+def test_a_large_glossary_is_searched_by_first_words(character: str) -> None:
+    """The words of a source choose the terms; the pattern of each term alone decides, in any case of letters."""
+    terms = [
+        Term(f"{character}x y", "z", False, "here"),
+        Term("日本", "z", False, "here"),
+        Term("", "z", False, "here"),
+    ]
+    found = Glossary.__new__(Glossary)
+    found.index(terms)
+    for form in {character.upper(), character.lower(), character} if len(character.upper()) == 1 else {character}:
+        texts = [f"a {form}x  y, 東日本"]
+        assert found.terms_for(texts) == [term for term in terms if term.is_for(texts)]
+    assert len(found.terms_for([f"{character}x y"])) == 2
+    assert len(found.terms_for([f"w{character}x y"])) == 1

@@ -1,0 +1,118 @@
+"""Markup that comes out again: each piece once, nested as it was, and the text of the output as it was."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.extensions.localization.markup import MARKUP, by_position, cut, linked, units_of
+
+PIECES = ["<b>", "</b>", "<i>", "</i>", "<a href='x y'>", "</a>", "<br/>", "{name}", "{0}", "%s", "%(n)d", "&nbsp;"]
+WORDS = ["Ada", "sees", "a", "sea", ",", ".", "(", "un", "50%"]
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+def is_nested(pieces: list[str]) -> bool:
+    waiting: list[str] = []
+    for piece in pieces:
+        if piece.startswith("</"):
+            if not waiting or waiting.pop() != piece[2]:
+                return False
+        elif piece.startswith("<") and not piece.endswith("/>"):
+            waiting.append(piece[1])
+    return not waiting
+
+
+@given(
+    source=st.lists(st.sampled_from([*PIECES, *WORDS, " ", " "]), max_size=25).map("".join),
+    output=st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join),
+    data=st.data(),
+)
+def test_every_piece_comes_out_once(source: str, output: str, data: st.DataObject) -> None:
+    """Whatever the output is, and whatever its words look at."""
+    marked = cut(source)
+    links = [data.draw(st.one_of(st.none(), st.integers(0, max(0, len(marked.units) - 1)))) for _ in units_of(output)]
+    found = marked.with_output(output, links)
+    pieces, wanted = MARKUP.findall(found), MARKUP.findall(source)
+    assert Counter(pieces) == Counter(wanted)
+    assert not is_nested(wanted) or is_nested(pieces)
+    if marked.units:
+        assert squeezed(MARKUP.sub("", found)) == squeezed(output)
+    else:
+        assert found == source
+
+
+@given(source=st.lists(st.sampled_from([*PIECES, *WORDS, " "]), max_size=25).map("".join))
+def test_the_plain_text_is_the_text_without_markup(source: str) -> None:
+    marked = cut(source)
+    assert squeezed(marked.plain) == squeezed(MARKUP.sub("", source))
+    assert [marked.plain[slice(*span)] for span in marked.units] == [
+        word for part in MARKUP.split(source) for word in (part[slice(*span)] for span in units_of(part))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "plain", "output", "links", "expected"),
+    [
+        ("a <b>red</b> sea", "a red sea", "mer rouge", [2, 1], "mer <b>rouge</b>"),
+        ("<p>a <b>red</b> sea.</p>", "a red sea.", "mer rouge.", [2, 1, 3], "<p>mer <b>rouge</b>.</p>"),
+        ("Hello {name}, you", "Hello, you", "Hallo, du", [0, 1, 2], "Hallo {name}, du"),
+        ("have {n} mails", "have mails", "Mails haben", [1, 0], "{n} Mails haben"),
+        ("end<br/>begin", "end begin", "Ende Anfang", [0, 1], "Ende <br/>Anfang"),
+        ("un<b>lock</b>ed", "unlocked", "offen", [1], "<b>offen</b>"),
+        ("<p>one</p><p>two</p>", "one two", "eins zwei", [0, 1], "<p>eins</p> <p>zwei</p>"),
+        ("<b>no</b> word", "no word", "Wort", [1], "<b>Wort</b>"),
+        ("<b>no</b> <i>word</i>", "no word", "Wort", [1], "<b></b> <i>Wort</i>"),
+        ("run in {place}.", "run in.", "rennen in der Hand", [0, 1, 2, None], "rennen in {place} der Hand"),
+        ("<p>one two.</p>", "one two.", "eins zwei.", [0, 1, None], "<p>eins zwei.</p>"),
+        ("field {x} at it.", "field at it.", "Feld.", [0, 1], "Feld {x}."),
+        ("5 %s on", "5 on", "an 5", [1, 0], "%s an 5"),
+        ("go (%s)", "go ()", "5", [0], "5 %s"),
+        ("<i>a</i> b", "a b", "x y z", [0, None, 0], "<i>x y z</i>"),
+        ("5 < 6 & 7, 100% sure", "5 < 6 & 7, 100% sure", "5", [0], "5"),
+        ("{a} {b}", "", "so", [None], "{a} {b}"),
+    ],
+)
+def test_where_it_comes_out(source: str, plain: str, output: str, links: list[int | None], expected: str) -> None:
+    marked = cut(source)
+    assert marked.plain.strip() == plain
+    assert marked.with_output(output, links) == expected
+
+
+def test_links_of_units_by_tokens() -> None:
+    source, output = [(0, 3), (4, 7)], [(0, 4), (5, 9), (9, 10)]
+    tokens, of_tokens = [(0, 2), (2, 4), (4, 9), (9, 10)], [(0, 3), (3, 5), (5, 7)]
+    assert linked(output, tokens, [1, 2, 0, 3], source, of_tokens) == [1, 0, None]
+    assert by_position(3, 6) == [1, 3, 5]
+
+
+HOSTILE = {
+    "comments without an end": "<!--" * 60_000,
+    "deep": "<a>x " * 5_000 + "</a>" * 5_000,
+    "names that end nothing": "".join(f"<a{number}>" for number in range(20_000)) + "</b>" * 20_000,
+    "pieces that nothing is near": "x <br/>" * 5_000,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_markup_takes_seconds(name: str) -> None:
+    start, output = time.process_time(), "y " * 100
+    marked = cut(HOSTILE[name])
+    found = marked.with_output(output, [0 if marked.units else None] * 100)
+    assert Counter(MARKUP.findall(found)) == Counter(MARKUP.findall(HOSTILE[name]))
+    assert time.process_time() - start < 10
+
+
+def test_links_to_a_long_source_take_seconds() -> None:
+    start, units = time.process_time(), units_of("ab " * 20_000)
+    assert linked(units[:1], units[:1], [19_999], units, units) == [19_999]
+    assert time.process_time() - start < 10

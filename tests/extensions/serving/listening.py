@@ -1,0 +1,93 @@
+"""A server in a thread of this process, and raw connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+from ensue.extensions.serving.connection import Connection
+from ensue.extensions.serving.door import Door
+from ensue.extensions.serving.server import event_loop
+from ensue.extensions.serving.service import Service
+
+
+class Listening:
+    """A port of this machine where `service` answers, and its open connections."""
+
+    def __init__(self, service: Service, kind: type[Connection] = Connection) -> None:
+        self.service, self.kind = service, kind
+        self.connections = set[Connection]()
+        self.port: Future[int] = Future()
+
+    async def run(self) -> None:
+        self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+        app, limits = Door(self.service), self.service.limits
+        server = await self.loop.create_server(
+            lambda: self.kind(app, limits, self.connections), "127.0.0.1", 0, backlog=1024
+        )
+        self.port.set_result(server.sockets[0].getsockname()[1])
+        await self.end.wait()
+        server.close()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0.01)
+
+    def connected(self, seconds: float = 20) -> socket.socket:
+        """A connection to it."""
+        return socket.create_connection(("127.0.0.1", self.port.result(10)), timeout=seconds)
+
+    def asked(self, *sent: bytes) -> bytes:
+        """All that comes back on a connection."""
+        with self.connected() as connection:
+            for piece in sent:
+                connection.sendall(piece)
+            return rest(connection)
+
+    def open_answers(self) -> int:
+        """The requests that are being answered."""
+        return sum(connection._task is not None for connection in list(self.connections))
+
+
+@contextmanager
+def listening(
+    service: Service, kind: type[Connection] = Connection, loop: Callable[[], asyncio.AbstractEventLoop] = event_loop
+) -> Iterator[Listening]:
+    """A server that ends with the block."""
+    server = Listening(service, kind)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(server.run())
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        server.port.result(10)
+        yield server
+    finally:
+        server.loop.call_soon_threadsafe(server.end.set)
+        thread.join(10)
+
+
+def request(method: str, path: str, body: bytes | None = None, *headers: str, version: str = "1.1") -> bytes:
+    """A request; a body has its length in a header unless the headers have another."""
+    lines = [f"{method} {path} HTTP/{version}", "Host: localhost", *headers]
+    if body is not None and not any(line.lower().startswith("transfer-encoding") for line in headers):
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+
+
+def rest(connection: socket.socket) -> bytes:
+    """What still comes; nothing after a reset."""
+    parts: list[Any] = []
+    try:
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+    return b"".join(parts)

@@ -1,0 +1,197 @@
+"""One request fails, and no other: whatever fails of it, and whatever numbers it has."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from math import inf, nextafter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.decode.lanes import Lanes
+from ensue.extensions.serving.loop import Loop
+from ensue.extensions.serving.routes import ROUTES
+from ensue.extensions.serving.row import Chooser, Row, SessionState, Stops
+from ensue.extensions.serving.served import Sessions, num_bytes
+from ensue.extensions.serving.service import Amounts
+from extensions.serving.client import Answer, Client
+from extensions.serving.conftest import (
+    BUGS,
+    Shouter,
+    frame_pipeline,
+    language_pipeline,
+    next_pipeline,
+    translating_pipeline,
+)
+
+PATH = "/v1/completions"
+POISON, TOKEN = "poison", 7
+
+
+def is_bad(row: Row) -> bool:
+    return row.request.user == POISON
+
+
+PLACES: dict[str, tuple[Any, str, Callable[..., bool]]] = {
+    "the prompt is read": (Loop, "_read_piece", lambda _, prompt: any(map(is_bad, prompt.rows))),
+    "the rows enter": (Loop, "_begin", lambda _, prompt: any(map(is_bad, prompt.rows))),
+    "the model steps": (Lanes, "step", lambda _, ids: TOKEN in ids),
+    "the filters": (Chooser, "_filter", lambda chooser, _: any(map(is_bad, chooser.rows))),
+    "the random number": (Row, "draw", is_bad),
+    "the log-probabilities": (Chooser, "logprobs", lambda chooser, *_: any(map(is_bad, chooser.rows))),
+    "the token": (Row, "take", lambda row, *_: is_bad(row)),
+    "the end": (Loop, "_finish", lambda _, row, *rest: is_bad(row)),
+}
+
+
+def answers(serve: Any, has_bad: bool) -> list[Answer]:
+    """Of four requests, and of one that only makes `TOKEN`, which the others do not make."""
+    client, service = serve({"lstm": language_pipeline()})
+    good = [
+        {"max_tokens": 20, "seed": n, "logprobs": n % 2, "temperature": n / 2, "top_p": 0.9, "logit_bias": {"7": -100}}
+        for n in range(4)
+    ]
+    bad = {"max_tokens": 9, "user": POISON, "logit_bias": {"7": 100}, "top_p": 0.5}
+    found = client.all(PATH, [{"model": "lstm", "prompt": "The sea", **each} for each in [*good, *[bad] * has_bad]])
+    assert service.admission.held == Amounts()
+    assert client.post(PATH, {"model": "lstm", "max_tokens": 3}).status == 200
+    return found
+
+
+@pytest.mark.parametrize("place", [*PLACES, "scores that are not finite"])
+def test_the_failure_of_a_row_is_its_own(serve: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    expected = [answer.json["choices"] for answer in answers(serve, has_bad=False)]
+    owner, name, is_hit = PLACES.get(place, (Lanes, "step", None))
+    whole = getattr(owner, name)
+
+    def failing(*arguments: Any) -> Any:
+        if is_hit is None:
+            scores = whole(*arguments).clone()
+            scores[[id == TOKEN for id in arguments[1]]] = torch.nan
+            return scores
+        if is_hit(*arguments):
+            raise ZeroDivisionError(place)
+        return whole(*arguments)
+
+    monkeypatch.setattr(owner, name, failing)
+    BUGS.clear()
+    *good, bad = answers(serve, has_bad=True)
+    assert [answer.json.get("choices") for answer in good] == expected
+    assert bad.status == 500
+    assert len(BUGS) == 1
+
+
+NUMBERS = [
+    5e-324, 1e-320, 1e-46, 1e-45, 1e-38, 1e-7, 0.5, 0.1 + 0.2, 1 - 1e-16, 1 + 1e-15, 1 + 1e-9, 2 + 1e-15, -1e-320, -0.0,
+    0, 1, 2, 100 + 1e-13, 1e30, 3.4e38, 3.5e38, 1e308, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**30,
+]  # fmt: skip
+LISTS: dict[str, Callable[[Any], Any]] = {  # fields that are lists or tables, with a number in them
+    "logit_bias": lambda number: {"5": number}, "prompt": lambda number: [1, number], "inputs": lambda n: [[[0.5, n]]],
+}  # fmt: skip
+MODELS = {"inputs": ["motion", "next"], "n_best": ["ende", "shouter"]}
+FIXED = {"prompt": "a", "max_tokens": 2, "inputs": ["the sea"], "input": "a", "session": "a"}
+
+
+def numeric_fields() -> Iterator[tuple[str, str, list[float]]]:
+    """The path and the name of every number that a request may have, with its bounds."""
+    for route in ROUTES:
+        for name, schema in route.request.model_json_schema()["properties"].items() if route.request else ():
+            kinds = [kind for kind in (schema, *schema.get("anyOf", ())) if kind.get("type") in ("number", "integer")]
+            bounds = [kind[end] for kind in kinds for end in ("minimum", "maximum", "exclusiveMaximum") if end in kind]
+            if kinds or name in LISTS:
+                yield route.path, name, bounds
+
+
+FIELDS = [
+    pytest.param(*field, marks=[pytest.mark.slow] * (field[:2] == ("/v1/inspect", "inputs")), id=" ".join(field[:2]))
+    for field in numeric_fields()
+]
+
+
+@pytest.fixture(scope="module")
+def numbers(serve: Any) -> Client:
+    pipelines = {"lstm": language_pipeline(), "ende": translating_pipeline(), "motion": frame_pipeline()}
+    client, _ = serve({**pipelines, "next": next_pipeline(), "shouter": Shouter()}, max_tokens=40)
+    found: Client = client
+    return found
+
+
+@pytest.mark.parametrize(("path", "name", "bounds"), FIELDS)
+def test_each_number_is_used_or_refused(
+    numbers: Client, bugs: list[BaseException], path: str, name: str, bounds: list[float]
+) -> None:
+    """No bound is checked on another value than that which is used."""
+    route = next(route for route in ROUTES if route.path == path)
+    assert route.request is not None
+    fixed = {key: value for key, value in FIXED.items() if key in route.request.model_fields and key != "session"}
+    fixed |= {"session": "a"} if name == "undo" else {}
+    near = [nextafter(bound, to) for bound in bounds for to in (-inf, inf)]
+    fixed |= {"parts": ["view"]} if "parts" in route.request.model_fields else {}
+    for model in MODELS.get(name, ["lstm"]):
+        for number in (*NUMBERS, *bounds, *near, *(-one for one in NUMBERS)):
+            asked = {"model": model, **fixed, name: LISTS[name](number) if name in LISTS else number}
+            answer = numbers.post(path, json.dumps(asked).encode())
+            assert answer.status in (200, 400), (asked, answer.body)
+
+
+def test_the_smallest_nucleus_is_the_most_probable_token(numbers: Client) -> None:
+    asked = {"model": "lstm", "prompt": "The sea", "max_tokens": 20}
+    expected = numbers.post(PATH, {**asked, "temperature": 0}).json["choices"]
+    for top_p in (5e-324, 1e-46, 1e-30):
+        assert numbers.post(PATH, {**asked, "top_p": top_p}).json["choices"] == expected
+
+
+def test_a_character_costs_the_same_whatever_the_stop_strings() -> None:
+    hard = ["a" * 1023 + "b", *("b" + "a" * 1022 + last for last in "xyz")]
+
+    def seconds(stops: list[str]) -> float:
+        watch, start = Stops(stops), time.process_time()
+        assert "".join(watch.feed("a")[0] for _ in range(4000)) in ("a" * 4000, "a" * (4000 - 1023))
+        return time.process_time() - start
+
+    seconds(hard)
+    assert min(seconds(hard) for _ in range(3)) < 10 * min(seconds(["bx"] * 4) for _ in range(3)) < 1
+
+
+def state(size: int) -> SessionState:
+    return SessionState((torch.zeros(1, size),), np.zeros(1, np.int64))
+
+
+def keep(sessions: Sessions, name: str, size: int) -> None:
+    sessions.begin(name)
+    sessions.end(name, state(size))
+
+
+def test_sessions_are_bounded_in_bytes() -> None:
+    sessions = Sessions(64, 60, 8, 10_000)
+    for number in range(100):
+        keep(sessions, f"{number % 7}", 500)
+        states = [one for _, states in sessions._kept.values() for one in states]
+        assert num_bytes(states) <= 10_000
+        assert len(sessions) >= 1
+    keep(sessions, "large", 50_000)  # it is alone, and goes with the next one
+    assert (list(sessions._kept), len(sessions._kept["large"][1])) == (["large"], 1)
+    keep(sessions, "small", 10)
+    assert list(sessions._kept) == ["small"]
+    shared = state(1000)
+    assert num_bytes([shared, shared, None]) == 4016
+
+
+def test_a_model_that_adapts_has_few_copies_of_its_weights(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests wait, and in whatever pieces their prompts are read."""
+    client, _ = serve({"lstm": language_pipeline().with_adaptation(dynamic=0.5, dynamic_segment=4)}, rows=2)
+    counts, turn = [0], Loop._turn
+
+    def counted(loop: Loop) -> None:
+        turn(loop)
+        read = [one for one in loop._reading if one.unread[0].read]
+        counts.append(len({*read, *loop._waiting, *(one for _, one in loop._live)}))
+
+    monkeypatch.setattr(Loop, "_turn", counted)
+    monkeypatch.setattr("ensue.extensions.serving.loop.PIECE", 8)
+    asked = {"model": "lstm", "prompt": "The sea was calm.", "max_tokens": 6}
+    found = client.all(PATH, [asked | {"n": 1 + n % 3, "seed": n} for n in range(8)])
+    assert [answer.status for answer in found] == [200] * 8
+    assert max(counts) == 2

@@ -1,0 +1,245 @@
+"""Clients that mean harm: nothing holds up the event loop, outlives its request or grows without bound."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from ensue.extensions.serving.api import CompletionRequest, InspectRequest, TextsRequest
+from ensue.extensions.serving.limits import Limits
+from ensue.extensions.serving.refusal import Refusal
+from ensue.extensions.serving.service import Amounts
+from ensue.extensions.serving.transport import parsed
+from ensue.inspection.markup import json_pieces
+from ensue.interruption import Interrupted, check_interrupted, interruptible
+from extensions.serving.client import Answer, Client
+from extensions.serving.conftest import Shouter, language_pipeline
+from extensions.serving.watchdog import HELD_UP, longest_callback
+from pages import REPOSITORY
+
+
+class Slow(Shouter):
+    """It takes a moment for each text, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def predict(self, texts: Any) -> list[Any]:
+        end = time.monotonic() + 0.01
+        while time.monotonic() < end:
+            check_interrupted()
+            time.sleep(0.001)
+        self.count += len(texts)
+        return [text.upper() for text in texts]
+
+
+def many(item: str, count: int) -> str:
+    return ",".join([item] * count)
+
+
+def keys(value: str, count: int) -> str:
+    return ",".join(f'"k{number}":{value}' for number in range(count))
+
+
+HOSTILE: list[tuple[str, str, int]] = [  # a path, a body, the status
+    ("/v1/predict", f'{{"model":"shouter","inputs":[{many("{}", 20_000)}]}}', 400),
+    ("/v1/predict", f'{{"model":"shouter","inputs":[{many("[]", 20_000)}]}}', 400),
+    ("/v1/completions", f'{{"model":"lstm","prompt":[{many("{}", 20_000)}]}}', 400),
+    ("/v1/completions", f'{{"model":"lstm","prompt":[{many("7", 70_000)}]}}', 400),
+    ("/v1/completions", f'{{"model":"lstm","stop":[{many("1", 20_000)}]}}', 400),
+    ("/v1/completions", f'{{"model":"lstm",{keys("0", 20_000)}}}', 400),
+    ("/v1/completions", f'{{"model":"lstm","logit_bias":{{{keys("{}", 20_000)}}}}}', 400),
+    ("/v1/completions", f'{{"model":"lstm","stream":true,"stream_options":{{{keys("0", 20_000)}}}}}', 400),
+    ("/v1/completions", json.dumps({"model": "lstm", "prompt": "\n" * 40_000, "max_tokens": 0}), 200),
+    ("/v1/inspect", f'{{"model":"lstm","inputs":["a"],"parts":[{many("1", 20_000)}]}}', 400),
+    ("/v1/embeddings", f'{{"model":"shouter","input":[{many("[]", 20_000)}]}}', 400),
+    ("/v1/predict", f'{{"model":"shouter","inputs":[{many("[", 20_000)}', 400),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status"), HOSTILE)
+def test_a_body_is_refused_before_it_costs_anything(
+    sea: Client, bugs: list[BaseException], path: str, body: str, status: int
+) -> None:
+    def ask() -> Answer:
+        start = time.process_time()
+        answer = sea.post(path, body.encode())
+        assert time.process_time() - start < 1
+        return answer
+
+    longest = longest_callback(ask, (status,), HELD_UP)
+    assert longest[0] < HELD_UP, longest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"model":"shouter","inputs":[{many("{}", 1_390_000)}]}}',
+        f'{{"model":"shouter","inputs":[{many("[]", 500_000)}]}}',
+        f'{{"model":"shouter","inputs":[[{many("[1]", 340_000)}]]}}',
+        f'{{"model":"lstm","prompt":[{many("1", 1_000_000)}]}}',
+        '{"model":"lstm","prompt":"' + "\\n" * 2_090_000 + '"}',
+        '{"model":"lstm","logit_bias":{' + keys("0", 300_000) + "}}",
+    ],
+)
+def test_four_megabytes_hold_nobody_up(sea: Client, body: str) -> None:
+    path = "/v1/predict" if "inputs" in body else "/v1/completions"
+    longest = longest_callback(lambda: sea.post(path, body.encode()), (400, 413), HELD_UP)
+    assert longest[0] < HELD_UP, longest
+
+
+@pytest.mark.parametrize("kind", [CompletionRequest, TextsRequest, InspectRequest])
+def test_only_the_first_mistake_is_told(kind: type[Any]) -> None:
+    wrong = {"inputs": [{}] * 3, "prompt": [{}] * 3, "at": "x", "n": "x", "max_tokens": [], "parts": [1, 2, 3]}
+    given = {name: value for name, value in wrong.items() if name in kind.model_fields}
+    with pytest.raises(Refusal) as error:
+        parsed(kind, json.dumps({"model": 3, **given}).encode())
+    assert error.value.param == "model"
+
+
+ANSWERED: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/completions", {"model": "lstm", "n": 32, "max_tokens": 60, "logprobs": 5}),
+    ("/v1/completions", {"model": "lstm", "n": 32, "max_tokens": 60, "logprobs": 5, "stream": True}),
+    ("/v1/completions", {"model": "lstm", "prompt": "sea " * 500, "echo": True, "logprobs": 5, "max_tokens": 1}),
+    ("/v1/inspect", {"model": "lstm", "inputs": ["The sea was calm. " * 20]}),
+    ("/v1/score", {"model": "lstm", "inputs": ["The sea was calm. " * 100]}),
+    ("/v1/predict", {"model": "shouter", "inputs": ["a"] * 1024}),
+]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("path", "content"), ANSWERED)
+def test_a_large_answer_holds_nobody_up(
+    serve: Any, bugs: list[BaseException], path: str, content: dict[str, Any]
+) -> None:
+    client, service = serve({"lstm": language_pipeline(), "shouter": Shouter()})
+    longest = longest_callback(lambda: client.post(path, content), (200,), HELD_UP)
+    assert longest[0] < HELD_UP, longest
+    assert service.admission.held == Amounts()
+
+
+def test_work_ends_with_its_client(serve: Any, bugs: list[BaseException]) -> None:
+    slow = Slow()
+    client, service = serve({"slow": slow})
+
+    async def visit() -> list[int]:
+        wishes = {"model": "slow", "inputs": ["a"] * 1000}
+        gone = asyncio.ensure_future(client.ask("/v1/predict", wishes, leaves_in=0.05))
+        await asyncio.sleep(0.02)
+        assert service.admission.held.places == 1000
+        short = await client.ask("/v1/predict", {"model": "slow", "inputs": ["b"]})
+        assert short.status == 200  # it had not to wait for the thousand
+        await gone
+        assert service.admission.held == Amounts()
+        counts = [slow.count]
+        await asyncio.sleep(0.1)
+        return [*counts, slow.count]
+
+    before, after = asyncio.run(visit())
+    assert after <= before + 1 < 100
+
+
+def test_work_ends_with_its_time(serve: Any, bugs: list[BaseException]) -> None:
+    slow = Slow()
+    client, service = serve({"slow": slow}, request_seconds=0.1)
+    answer = client.post("/v1/predict", {"model": "slow", "inputs": ["a"] * 1000})
+    assert (answer.status, answer.error["code"]) == (503, "timeout")
+    assert service.admission.held == Amounts()
+    count = slow.count
+    time.sleep(0.05)
+    assert slow.count <= count + 1 < 50
+
+
+LONG: list[Callable[[Any], Any]] = [
+    lambda pipeline: pipeline.search("The", max_tokens=5),
+    lambda pipeline: list(pipeline.generate("The", max_tokens=5)),
+    lambda pipeline: pipeline.score("The sea"),
+    lambda pipeline: pipeline.inspect("The sea", at=3),
+]
+
+
+@pytest.mark.parametrize("compute", LONG)
+def test_long_loops_look_up(compute: Callable[[Any], Any]) -> None:
+    pipeline = language_pipeline()
+    compute(pipeline)
+    with interruptible(lambda: True), pytest.raises(Interrupted):
+        compute(pipeline)
+
+
+def test_an_answer_is_bounded(serve: Any, bugs: list[BaseException]) -> None:
+    client, service = serve({"lstm": language_pipeline()}, answer_bytes=20_000, inspected_characters=1000)
+    asked = {"model": "lstm", "inputs": ["The sea was calm. " * 20]}
+    answer = client.post("/v1/inspect", asked)
+    assert (answer.status, answer.error["code"]) == (400, "answer_too_large")
+    assert client.post("/v1/inspect", {**asked, "parts": []}).status == 200
+    longer = client.post("/v1/inspect", {**asked, "inputs": ["a" * 1001]})
+    assert (longer.status, longer.error["code"]) == (400, "text_too_long")
+    assert service.admission.held == Amounts()
+
+
+def test_the_memory_of_a_completion_is_reserved(serve: Any, bugs: list[BaseException]) -> None:
+    client, service = serve({"lstm": language_pipeline()}, answers=100_000)
+    wishes = {"model": "lstm", "max_tokens": 100, "logprobs": 5}
+    refused = client.post("/v1/completions", {**wishes, "n": 2})
+    assert (refused.status, refused.error["param"]) == (400, "max_tokens")
+    statuses = [answer.status for answer in client.all("/v1/completions", [wishes] * 3)]
+    assert sorted(statuses) == [200, 429, 429]
+    assert service.admission.held == Amounts()
+
+
+def test_a_place_is_held_until_the_answer_is_sent(serve: Any, bugs: list[BaseException]) -> None:
+    pipeline = language_pipeline()
+    pipeline.score("The sea")  # what it compiles may take longer than a request
+    client, service = serve({"lstm": pipeline}, request_seconds=1, farewell_seconds=0.05)
+
+    async def visit() -> list[Answer]:
+        wishes = {"model": "lstm", "inputs": ["The sea"]}
+        deaf = [asyncio.ensure_future(client.ask("/v1/score", wishes, reads=False)) for _ in range(5)]
+        while not service.admission.held.answers and not any(task.done() for task in deaf):
+            await asyncio.sleep(0.01)
+        assert (service.admission.held.places, len(service.live)) == (5, 5)
+        assert service.admission.held.answers > 0
+        return list(await asyncio.gather(*deaf))
+
+    asyncio.run(visit())
+    assert (service.admission.held, len(service.live)) == (Amounts(), 0)
+
+
+def test_several_hosts_are_refused(sea: Client, bugs: list[BaseException]) -> None:
+    for hosts in (["localhost", "evil.example"], ["evil.example", "localhost"], ["localhost", "localhost"]):
+        answer = asyncio.run(sea.ask("/v1/models", None, more=[("host", host) for host in hosts[1:]], host=hosts[0]))
+        assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
+
+
+@pytest.mark.parametrize("key", ["", " "])
+def test_an_empty_key_lets_nobody_in(serve: Any, key: str) -> None:
+    with pytest.raises(ValueError, match="empty"):
+        serve({"shouter": Shouter()}, key=key)
+    client, _ = serve({"shouter": Shouter()}, key="secret")
+    for given in ("Bearer", "Bearer ", f"Bearer {key}", ""):
+        assert client.post("/v1/predict", {"model": "shouter", "inputs": ["a"]}, authorization=given).status == 401
+
+
+def test_all_limits_stand_in_the_docs() -> None:
+    page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
+    for field in fields(Limits):
+        assert f"| `{field.name}` | {field.default:,} |" in page, field
+
+
+def test_pieces_of_json_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ensue.inspection import markup  # noqa: PLC0415
+
+    view = language_pipeline().inspect("The sea was calm.").view
+    expected = markup.as_json(view)
+    monkeypatch.setattr(markup, "AT_ONCE", 5)
+    pieces = list(json_pieces({"view": view, "empty": [[], {}, ()], "texts": ["é"] * 7, "none": None}))
+    assert json.loads("".join(pieces)) == {
+        "view": expected, "empty": [[], {}, []], "texts": ["é"] * 7, "none": None
+    }  # fmt: skip
+    assert max(map(len, pieces)) < 200

@@ -1,0 +1,140 @@
+"""The page at `/` of a real server in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue import load
+from ensue.recipe import read_recipe
+from ensue.training.run import train_run
+from extensions.serving.running import Running, language_run
+from inspection.browser import Browser, browsing
+from page_data import tiny
+
+pytestmark = pytest.mark.slow
+SEA = "The sea was calm."
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [language_run(folder / "lstm"), language_run(folder / "gru", "char-gru")]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(runs: list[Path], browser: Browser) -> Iterator[Running]:
+    with Running(*runs, options=("--key", "secret")) as found:
+        yield found
+
+
+ANSWERED = "document.querySelector('.state').textContent.endsWith(' ms')"
+
+
+def facts(browser: Browser) -> list[dict[str, str]]:
+    """What stands at the top of each model's part."""
+    script = (
+        "return [...document.querySelectorAll('.facts')].map(list => Object.fromEntries([...list.children].map("
+        "item => [item.firstChild.textContent.trim(), item.lastChild.textContent])))"
+    )
+    return list(browser.run(script))
+
+
+def typed(browser: Browser, text: str) -> None:
+    browser.find("textarea").send_keys(text)
+    browser.until(f"document.querySelector('textarea').value.endsWith({text!r})")
+    count = len(browser.run("return document.querySelector('textarea').value"))
+    browser.until(f"{ANSWERED} && document.querySelectorAll('article:first-child .tokens .w').length === {count + 1}")
+
+
+def opened(browser: Browser, server: Running) -> None:
+    browser.open(server.url)
+    browser.until("document.querySelector('.state').textContent.includes('has a key')")
+
+
+def begun(browser: Browser, server: Running, text: str) -> None:
+    """The page anew, with the key and a text: no test needs those before it."""
+    opened(browser, server)
+    with_key(browser, text)
+
+
+def with_key(browser: Browser, text: str) -> None:
+    browser.find("[name=key]").send_keys("secret\n")
+    browser.until("document.querySelector('[name=model]').options.length === 2")
+    typed(browser, text)
+
+
+def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> None:
+    opened(browser, server)
+    browser.find("[name=key]").send_keys("wrong\n")
+    browser.until("document.querySelector('.state').textContent.includes('not the server')")
+    browser.run("document.querySelector('[name=key]').value = ''")
+    with_key(browser, SEA)
+    expected = load(runs[0]).score(SEA)
+    assert [one["run"] for one in facts(browser)] == ["lstm"]
+    assert float(facts(browser)[0]["nats per token"]) == pytest.approx(
+        sum(score.nats for score in expected) / len(expected), abs=5.1e-5
+    )
+    browser.point('.tokens [data-t="4"]')
+    assert f"surprisal {expected[4].nats:.3f} nats" in browser.text(".told > div")
+
+
+def test_a_change_keeps_what_was_chosen(browser: Browser, server: Running) -> None:
+    begun(browser, server, SEA)
+    browser.choose("select.color", "layer 1, cell")
+    browser.choose("select.unit", "5")
+    typed(browser, " so it")
+    assert browser.run("return document.querySelector('select.unit').value") == "5"
+    assert browser.text(".tokens").replace("↵", "").startswith(f"{SEA} so it")
+
+
+def test_another_model_beside(browser: Browser, server: Running, runs: list[Path]) -> None:
+    begun(browser, server, f"{SEA} so it")
+    browser.choose("[name=beside]", "gru")
+    browser.until(f"{ANSWERED} && document.querySelectorAll('article').length === 2")
+    expected = [load(run).score(f"{SEA} so it") for run in runs]
+    found = [float(one["nats per token"]) for one in facts(browser)]
+    assert found == pytest.approx([sum(s.nats for s in one) / len(one) for one in expected], abs=5.1e-5)
+    assert "surprisal, less that beside" in browser.texts("select.color option")
+
+
+def test_everybody_can_use_it(browser: Browser, server: Running) -> None:
+    begun(browser, server, SEA)
+    assert browser.barriers() == []
+
+
+def test_it_asks_its_own_server_alone(browser: Browser, server: Running) -> None:
+    begun(browser, server, SEA)
+    asked = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert asked
+    assert all(name.startswith(server.url) for name in asked)
+    refused = [said for said in browser.complaints() if "401" not in said]
+    assert refused == []
+    browser.run("fetch('https://example.org').catch(error => { window.blocked = String(error); })")
+    browser.until("window.blocked")
+    assert any("Content Security Policy" in said for said in browser.complaints())
+
+
+def test_frames_are_typed_as_lines_of_numbers(tmp_path: Path, browser: Browser) -> None:
+    frames = np.random.default_rng(0).normal(size=(12, 3, 2)).astype(np.float32)
+    np.savez(tmp_path / "series.npz", frames=frames, labels=["up", "down"] * 6)
+    recipe = read_recipe("classify-frames", {"data.train": str(tmp_path / "series.npz")})
+    train_run(tiny(recipe), tmp_path / "motion", threads=1)
+    with Running(tmp_path / "motion") as server:
+        browser.open(server.url)
+        browser.until("document.querySelector('[name=model]').options.length === 1")
+        area = browser.find("textarea")
+        area.send_keys("0.5, 1\n2 x")
+        browser.until("document.querySelector('.state').textContent.includes('no number')")
+        area.send_keys("\b3.5")
+        browser.until(ANSWERED)
+    (expected,) = load(tmp_path / "motion").predict([np.array([[0.5, 1], [2, 3.5]])])
+    assert facts(browser)[0]["frames"] == "2"
+    assert browser.text("section .chip") == expected.label

@@ -1,0 +1,43 @@
+"""Keys and addresses of a server, before it begins."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from command_fixtures import Ensue
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The keys with which servers have begun."""
+    keys: list[Any] = []
+    monkeypatch.setattr("ensue.runs.hub.found_run", lambda run: run)
+    monkeypatch.setattr(
+        "ensue.extensions.serving.processes.listening", lambda *_: SimpleNamespace(getsockname=lambda: ("", 80))
+    )
+    monkeypatch.setattr("ensue.extensions.serving.server.serve", lambda *_, key, **__: keys.append(key))
+    monkeypatch.delenv("ENSUE_KEY", raising=False)
+    return keys
+
+
+def test_an_empty_key_is_refused(
+    refused: Callable[..., str], begun: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("", " "):
+        assert "--key" in refused("serve", tmp_path, "--port", 0, "--key", key)
+    for key in ("", " "):
+        monkeypatch.setenv("ENSUE_KEY", key)
+        assert "ENSUE_KEY" in refused("serve", tmp_path, "--port", 0)
+    assert begun == []
+
+
+@pytest.mark.filterwarnings("default")
+def test_an_open_address_without_a_key_is_told(ensue: Ensue, begun: list[Any], tmp_path: Path) -> None:
+    said = ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0")
+    assert said.err == "ensue: 0.0.0.0 can be reached from other machines, and no key is asked for: --key sets one\n"
+    assert ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0", "--key", "secret").err == ""
+    assert ensue("serve", tmp_path, "--port", 0).err == ""
+    assert begun == [None, "secret", None]

@@ -1,0 +1,275 @@
+"""A real server: its beginning and its end, slow clients, clients that leave, several processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from ensue.extensions.serving.processes import TOO_SOON
+from extensions.serving.running import Running, language_run
+
+pytestmark = pytest.mark.slow
+WISHES = {"model": "run", "prompt": "The sea", "max_tokens": 8, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return language_run(tmp_path_factory.mktemp("serving") / "run")
+
+
+def until(holds: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def raw(server: Running, sent: bytes) -> bytes:
+    """All that comes back on a connection."""
+    with server.connected() as connection:
+        connection.sendall(sent)
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def completion(**wishes: object) -> bytes:
+    body = json.dumps({**WISHES, **wishes}).encode()
+    return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def test_it_answers_while_it_loads(run: Path) -> None:
+    with Running(run, waits=False) as server:
+        until(lambda: server.status("/health") == 200)
+        assert server.status("/ready") in (200, 503)
+        found = server.post("/v1/completions", WISHES)
+        assert found.get("choices") or found["error"]["code"] == "server_loading"
+        server.wait()
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def test_sigterm_lets_answers_finish_and_then_ends(run: Path) -> None:
+    with Running(run, options=("--drain-seconds", "20")) as server:
+        found: list[object] = []
+        asking = threading.Thread(
+            target=lambda: found.append(server.post("/v1/completions", WISHES | {"max_tokens": 3000}))
+        )
+        asking.start()
+        time.sleep(0.3)
+        status, said, seconds = server.end()
+        asking.join()
+    assert status == 0
+    assert found[0]["usage"]["completion_tokens"] == 3000  # type: ignore[index]
+    assert seconds < 20
+    events = [json.loads(line) for line in said.splitlines()]
+    assert {"ready", "draining", "request"} <= {event["event"] for event in events}
+    assert "The sea" not in said
+
+
+def test_what_does_not_finish_is_broken_off(run: Path) -> None:
+    with Running(run, options=("--drain-seconds", "0.2")) as server, server.connected() as connection:
+        connection.sendall(completion(max_tokens=60_000, stream=True))
+        connection.recv(100)
+        status, _, seconds = server.end()
+        rest = b""
+        while part := connection.recv(65536):
+            rest += part
+    assert status == 0
+    assert seconds < 8
+    assert b"server_draining" in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_at_once(run: Path, number: int) -> None:
+    with Running(run) as server:
+        status, _, seconds = server.end(number)
+    assert (status, seconds < 15) == (0, True)  # python and torch take a while to end
+
+
+def test_two_servers_on_one_port(run: Path) -> None:
+    with Running(run) as server:
+        command = [sys.executable, "-m", "ensue", "serve", str(run), "--port", str(server.port)]
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 2
+    assert second.stderr.startswith(f"ensue: 127.0.0.1:{server.port}: cannot listen there")
+    assert second.stderr.count("\n") == 1
+
+
+def test_a_run_that_cannot_be_loaded_ends_the_server(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for name in ("config.json", "recipe.toml"):
+        (tmp_path / "other" / name).write_bytes((run / name).read_bytes())
+    for runs in (
+        [run, tmp_path / "nothing"],
+        [run, tmp_path / "other"],
+        [run, run.parent / ".." / run.parent.name / "run"],
+    ):
+        command = [sys.executable, "-m", "ensue", "serve", *map(str, runs), "--port", "0"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert found.returncode == 2
+        last = found.stderr.splitlines()[-1]
+        assert last.startswith("ensue: "), found.stderr
+
+
+def test_slow_headers_and_bodies_are_not_waited_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Running(run) as server:
+        start = time.monotonic()
+        with server.connected() as slow, server.connected() as endless, server.connected() as empty:
+            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: lo")
+            endless.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for _ in range(80):  # a body without end
+                try:
+                    endless.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+                except (BrokenPipeError, ConnectionResetError):
+                    break
+            assert b" 413 " in _received(endless)
+            assert slow.recv(10) == b""
+            assert empty.recv(10) == b""
+        assert 8 < time.monotonic() - start < 20
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(4096)
+    except ConnectionResetError:
+        return b" 413 "  # it was closed while we sent
+
+
+def test_what_is_no_http_is_told_so(run: Path) -> None:
+    long = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 70_000
+    with Running(run) as server:
+        for sent in (b"\x16\x03\x01 hello\r\n\r\n", long + b"\r\n\r\n", long):
+            answer = raw(server, sent)
+            assert b"400" in answer.splitlines()[0]
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+        assert server.status("/health") == 200
+
+
+def test_memory_stays_the_same_whatever_clients_do(run: Path) -> None:
+    """A short form of `benchmarks/serving.py soak`: right answers, streams that are left, bodies that are too long."""
+
+    def leave() -> None:
+        with server.connected() as connection:
+            connection.sendall(completion(max_tokens=60_000, stream=True))
+            connection.recv(100)
+
+    def send_too_much() -> None:
+        with server.connected() as connection:
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n")
+            assert b" 413 " in _received(connection)
+
+    def ask() -> None:
+        assert server.post("/v1/completions", WISHES)["choices"] == expected
+
+    with Running(run) as server:
+        expected, sizes = server.post("/v1/completions", WISHES)["choices"], []
+        for _ in range(3):
+            for _ in range(60):
+                for client in (ask, leave, send_too_much):
+                    client()
+            until(lambda: 'ensue_live_rows{model="run"} 0.0' in numbers(server))
+            sizes.append(server.resident())
+        held = [line for line in numbers(server).splitlines() if line.startswith("ensue_held{")]
+        assert all(line.endswith(" 0.0") for line in held)
+    assert sizes[2] <= sizes[0] + (8 << 20)
+
+
+def test_clients_that_leave_hold_nothing(run: Path) -> None:
+    with Running(run) as server:
+        before = server.descriptors()
+        for _ in range(20):
+            with server.connected() as connection:
+                connection.sendall(completion(max_tokens=60_000, stream=True))
+                connection.recv(100)
+        until(lambda: 'ensue_live_rows{model="run"} 0.0' in numbers(server))
+        assert 'ensue_held{what="places"} 0.0' in numbers(server)
+        assert server.descriptors() <= before + 2
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def numbers(server: Running) -> str:
+    with urlopen(server.url + "/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_several_processes(run: Path) -> None:
+    with Running(run, options=("--processes", "2")) as server:
+        until(lambda: server.said().count('"ready"') == 2)
+        answers = [server.post("/v1/completions", WISHES)["choices"] for _ in range(8)]
+        assert all(answer == answers[0] for answer in answers)
+        assert server.post("/v1/completions", WISHES | {"session": "a"})["error"]["param"] == "session"
+        counted = 'ensue_requests_total{route="/v1/completions",status="200"} 8.0'
+        until(lambda: counted in numbers(server))  # a request is counted once its answer is sent
+        status, said, _ = server.end()
+    assert status == 0
+    assert said.count('"draining"') == 2
+
+
+def test_a_process_that_is_killed_is_replaced_and_none_outlives_the_parent(run: Path) -> None:
+    with Running(run, options=("--processes", "2")) as server:
+        until(lambda: server.said().count('"ready"') == 2)
+        time.sleep(TOO_SOON)
+        parent = server.process.pid
+        first, _ = children = children_of(parent)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: server.said().count('"ready"') == 3)
+        assert len(children_of(parent) - children) == 1
+        children = children_of(parent)
+        os.kill(parent, signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children))
+
+
+def children_of(parent: int) -> set[int]:
+    found = Path(f"/proc/{parent}/task/{parent}/children")
+    if not found.exists():
+        pytest.skip("this system does not say which processes there are")
+    return set(map(int, found.read_text().split()))
+
+
+def test_a_key_from_the_environment(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENSUE_KEY", "secret")
+    with Running(run) as server:
+        assert server.post("/v1/completions", WISHES)["error"]["code"] == "invalid_api_key"
+        assert server.post("/v1/completions", WISHES, Authorization="Bearer secret")["choices"]
+        assert server.status("/ready") == 200
+
+
+def test_whoever_reads_nothing_is_cut_off(run: Path) -> None:
+    """Answers and streams hold their places, little memory, and nothing after their time."""
+    echo = completion(prompt="The sea was calm. " * 1800, max_tokens=0, echo=True, logprobs=5)
+    with Running(run, options=("--request-seconds", "20")) as server, ExitStack() as stack:
+        before = server.resident()
+        deaf = [stack.enter_context(server.connected()) for _ in range(4)]
+        for number, connection in enumerate(deaf):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(echo if number == 0 else completion(max_tokens=60_000, stream=True))
+            if number == 0:  # what takes long makes way for what comes, so nothing comes until it is there
+                assert connection.recv(1, socket.MSG_PEEK)
+        until(lambda: 'ensue_held{what="places"} 4.0' in numbers(server))
+        until(lambda: 'ensue_held{what="places"} 0.0' in numbers(server), 40)
+        assert 'ensue_held{what="answers"} 0.0' in numbers(server)
+        assert server.resident() < before + (300 << 20)
+        assert was_reset(deaf[0]), server.said()  # Linux takes in up to 4 MB of an answer, this one has 5.6
+        assert '"level": "ERROR"' not in server.said()
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def was_reset(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except ConnectionResetError:
+        return True
+    return False

@@ -1,0 +1,29 @@
+"""A text ends before its stop string, however it is cut into pieces."""
+
+import pytest
+
+from ensue.extensions.serving.row import Stops
+
+TEXT = "the sea was calm. the see-saw was not"
+
+
+@pytest.mark.parametrize(
+    ("stops", "expected"),
+    [
+        (("sea",), "the "), (("see", "see-saw"), "the sea was calm. the "), (("see-saw", "see-"), None),
+        (("xyz",), TEXT), (("as c", "s"), "the "), (("calm. the x", "was n"), "the sea was calm. the see-saw "),
+        (("t",), ""), ((TEXT,), ""), ((TEXT + "!",), TEXT),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_pieces_end_before_the_stop_string(stops: tuple[str, ...], expected: str | None, size: int) -> None:
+    watch, found, has_ended = Stops(stops), "", False
+    for start in range(0, len(TEXT), size):
+        piece, has_ended = watch.feed(TEXT[start : start + size])
+        found += piece
+        assert not any(stop in found for stop in stops)
+        if has_ended:
+            break
+    found += "" if has_ended else watch.flush()
+    assert found == ("the sea was calm. the " if expected is None else expected)
+    assert has_ended == (found != TEXT)
