@@ -178,9 +178,10 @@ def test_commands_are_there(page: Path, data: Path) -> None:
         elif name == "train" and options["recipe"]:
             write_recipe_of_run(data / options["recipe"])
             read_recipe(options["recipe"], options["settings"] or [])
-            for paths in filter(None, (options[part] for part in ("train", "valid", "test"))):
-                missing = [path for path in paths.split(",") if not path.startswith("hf:") and not glob.glob(path)]
-                assert not missing, f"the pages speak of {missing}, which no test writes"
+            values = [value for option in ("train", "valid", "test") for value in options[option] or []]
+            paths = [path for value in values for path in value.split(",") if not path.startswith("hf:")]
+            missing = [path for path in paths if not glob.glob(path)]
+            assert not missing, f"no test writes {missing}, which a page names"
 
 
 @pytest.mark.slow
