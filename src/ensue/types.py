@@ -81,11 +81,16 @@ class Shared(SharedParts):
 
     @cached_property
     def repeats(self) -> int | None:
-        """K if the rows read text 0 K times, then text 1 K times and so on, as beams do; None if they do not."""
+        """K if the rows read text 0 K times, then text 1 K times and so on, as beams do; None if they do not.
+
+        Row numbers without content, on the device meta, stand for those of beams.
+        """
         texts = self.texts
         if texts == 0 or len(self.rows) == 0 or len(self.rows) % texts:
             return 1 if texts == len(self.rows) == 0 else None
         repeats = len(self.rows) // texts
+        if self.rows.is_meta:
+            return repeats
         order = torch.arange(texts, device=self.rows.device).repeat_interleave(repeats)
         return repeats if torch.equal(self.rows, order) else None
 

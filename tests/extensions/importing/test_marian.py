@@ -116,8 +116,10 @@ def theirs(folder: Path, **keys: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("activation", ["swish", "relu"])
 @torch.inference_mode()
 def test_a_translator_is_theirs(tmp_path: Path, activation: str) -> None:
-    model, tokenizer = theirs(tmp_path, activation_function=activation)
-    assert import_run(tmp_path, tmp_path / "run").notes == []
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    model, tokenizer = theirs(folder, activation_function=activation)
+    assert import_run(folder, tmp_path / "run").notes == []
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     symbols = [*pipeline.coder.target.tokenizer.symbols, "<pad>", "</s>"]
     places = [tokenizer.encoder[symbol] for symbol in symbols]

@@ -125,7 +125,8 @@ def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
     """
     batch, length, d_key = queries.shape
     content, texts = state.content, state.texts
-    if is_transformed() or state.repeats is None:  # what a trace records holds for all orders
+    records_numbers = is_transformed() and not state.rows.is_meta  # what a trace records holds for all orders
+    if records_numbers or state.repeats is None:
         content, texts = select_rows(content, state.rows), batch
     columns = batch * length // texts if texts else 0
     return queries.reshape(texts, columns, d_key), content

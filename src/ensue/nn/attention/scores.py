@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
-from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
+from ensue.engine.storage import address, gradients_of, is_derived_by_rules, is_transformed, needs_history
 from ensue.nn.draws import draws_for_others, dropped
 from ensue.types import at_least_float32
 
@@ -53,7 +53,7 @@ def fused_attention(
     on_cpu, given = queries.device.type == "cpu", values.dtype
     few = on_cpu and keys.shape[2] <= FEW_KEYS and queries.dtype == keys.dtype == given == torch.bfloat16
     in_memory = few or tap is not None or (dropout > 0 and (on_cpu or draws_for_others()))
-    in_memory |= is_transformed() and not torch.compiler.is_compiling()  # fused kernels have no `jvp`, for one
+    in_memory |= is_derived_by_rules() and not torch.compiler.is_compiling()
     leaves_autocast = on_cpu or in_memory
     if leaves_autocast and not few:
         queries, keys, values = (part.to(at_least_float32(part.dtype)) for part in (queries, keys, values))

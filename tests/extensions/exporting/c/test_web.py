@@ -21,6 +21,7 @@ from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.exporting.c.writing import assembled, written
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
+from ensue.version import package_text
 from extensions.exporting.c.carried import NEAR, Carried, put
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import SIGNS, classifier
@@ -179,7 +180,7 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"text": TEXT, "samplings": asked})))
     expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
-    declared = (web.PIECES / "language.d.ts").read_text("utf-8")
+    declared = package_text(f"{web.PIECES}/language.d.ts")
     for is_wide in ("true", "false"):
         found = said[is_wide]
         assert (found["simd"], found["size"]) == (is_wide == "true", model.tokenizer.vocabulary_size)
@@ -304,7 +305,7 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
     put_module(tagger_written(model, "tag"), "tag", "labeling", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
-    declared = (web.PIECES / "tagging.d.ts").read_text("utf-8")
+    declared = package_text(f"{web.PIECES}/tagging.d.ts")
     for is_wide in ("true", "false"):
         found = said[is_wide]
         assert found["simd"] == (is_wide == "true")
@@ -401,7 +402,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     if model.num_texts == 2:
         texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": texts})))
-    declared = (web.PIECES / "classes.d.ts").read_text("utf-8")
+    declared = package_text(f"{web.PIECES}/classes.d.ts")
     given, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
     for is_wide in ("true", "false"):
         found = said[is_wide]
@@ -509,7 +510,7 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
     keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
     searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"sources": sources, "searches": searches})))
-    declared = (web.PIECES / "transducing.d.ts").read_text("utf-8")
+    declared = package_text(f"{web.PIECES}/transducing.d.ts")
     wanted = [model.with_search(**change).predict(sources) for change in changes]
     for is_wide in ("true", "false"):
         found = said[is_wide]

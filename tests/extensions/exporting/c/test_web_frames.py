@@ -19,6 +19,7 @@ from ensue.extensions.frames.labeling import FrameLabelingPipeline
 from ensue.extensions.frames.tasks.model import FramesSeen
 from ensue.tasks.labeling.model import FrameTaggerParts
 from ensue.text.schemes import spans as spans_of
+from ensue.version import package_text
 from extensions.exporting.c.carried import NEAR
 from extensions.exporting.c.framed import CarriedFrames, pipeline, series_of, wav, written
 from extensions.exporting.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
@@ -118,7 +119,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     said = json.loads(
         node(tmp_path, "drive.js", asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds]))
     )
-    declared = "".join((web.PIECES / f"{name}.d.ts").read_text("utf-8") for name in (web.PAGES[task].name, "frames"))
+    declared = "".join(package_text(f"{web.PIECES}/{name}.d.ts") for name in (web.PAGES[task].name, "frames"))
     samples = [(one / 2**15).astype(np.float32) for one in sounds]
     for is_wide in ("true", "false"):
         found = said[is_wide]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import onnx
@@ -25,7 +25,7 @@ from ensue.nn.heads import crf, paths
 from ensue.nn.heads.chain import last_positions, real_positions
 from ensue.nn.layer import blank
 from ensue.tasks.contract.portable import TensorForm
-from ensue.types import Shared, State
+from ensue.types import State
 
 
 @contextmanager
@@ -39,20 +39,11 @@ def overridden(model: nn.Module, trace: Trace) -> Iterator[None]:
         changed.enter_context(unchecked())
         for module in (crf, tag_heads):
             changed.enter_context(replaced(module, "viterbi", viterbi))
-        changed.enter_context(replaced(Shared, "repeats", property(_repeats)))
         for part in model.modules():
             for kind, name, value in OVERRIDES:
                 if isinstance(part, kind):
                     changed.enter_context(replaced(part, name, partial(value, part) if callable(value) else value))
         yield
-
-
-def _repeats(shared: Shared) -> int | None:
-    """Without content, as many rows read each text, in order."""
-    if not shared.rows.is_meta:
-        found: int | None = REPEATS.func(shared)
-        return found
-    return None if len(shared.rows) % shared.texts else len(shared.rows) // shared.texts
 
 
 def _scores(attention: AdditiveAttention, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Tensor:
@@ -70,7 +61,6 @@ def _maxima(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None) -> Ten
     return torch.where(same.unsqueeze(3), h.unsqueeze(1), -torch.inf).amax(2)
 
 
-REPEATS: cached_property[int | None] = vars(Shared)["repeats"]
 OVERRIDES: tuple[tuple[type[nn.Module], str, Any], ...] = (
     (AdditiveAttention, "scores", _scores),
     (Tagger, "maxima", _maxima),
