@@ -44,9 +44,7 @@ def judged(sentences, document=False):
         return []
     most = config["together"]
     rows = passages(sentences, most if document else 0)
-    given = inputs([[word for words in row for word in words] for row in rows])
-    if most:
-        given |= places(rows)
+    given = inputs([[word for words in row for word in words] for row in rows]) | (places(rows) if most else {})
     found = zip(*model.run(["tags", "emissions"], given), sentences, strict=True)
     return [(labels_of.decode(tags[: len(words)], words), emissions[: len(words)]) for tags, emissions, words in found]
 

@@ -58,8 +58,7 @@ def inputs(sources):
     found = {"ids": [ids + [0] * (max(lengths) - len(ids)) for ids in rows], "lengths": lengths}
     for other in readers:
         found |= other.inputs([words for _, words, _ in sources])
-    types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
-    return {x.name: np.asarray(found[x.name], types[x.type]) for x in encoder.get_inputs()}
+    return {x.name: np.array(found[x.name], np.int64 if "int" in x.type else np.float32) for x in encoder.get_inputs()}
 
 
 def best_ids(scores, k):
@@ -76,8 +75,7 @@ def best_ids(scores, k):
 
 def search(sources):
     """The best output for each of some sources, by the beam search of ensue."""
-    start = zip((x.name for x in encoder.get_outputs()), encoder.run(None, inputs(sources)), strict=True)
-    state = {name: leaf for name, leaf in start if name in SIZES}
+    state = dict(zip(SIZES, encoder.run([*SIZES], inputs(sources)), strict=True))
     limits = [min(config["most"], math.ceil(len(ids) * config["ratio"]) + config["more"]) for ids, _, _ in sources]
     frontier = Frontier(SEARCH, [SEARCH.for_input(max_tokens=limit) for limit in limits], TARGET["special"]["<end>"])
     ids = [TARGET["special"]["<begin>"]] * len(sources)
