@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -96,7 +95,8 @@ class HardAttention(AdditiveAttention):
         if not alpha.shape[-1]:
             return alpha
         if not self.training:
-            best = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).to(alpha.dtype) * (alpha > 0)
+            places = torch.arange(alpha.shape[-1], device=alpha.device)
+            best = ((places == alpha.argmax(-1, keepdim=True)) & (alpha > 0)).to(alpha.dtype)
             return self.chosen(best + alpha - alpha.detach())
         is_drawn = uniform(alpha.shape[:-1], device=alpha.device) >= self.expected
         chosen = self.chosen(self.draw(alpha.detach()) * is_drawn.unsqueeze(-1))
