@@ -180,7 +180,7 @@ def test_keys_of_one_encoder_reach_it() -> None:
     assert [layer.size for layer in modules_of(build(reader("windows")), Window)] == [3, 3]
     (transformer,) = modules_of(build(reader("rotary", d_feedforward=9, norm="post", activation="relu")), Transformer)
     for part in ("num_heads=2", "num_layers=2", "d_feedforward=9", "'rotary'", "'post'", "'relu'", "is_causal=False"):
-        assert part in transformer.description
+        assert part in repr(transformer)
     (projected,) = modules_of(build(one_way("projected")), ProjectedLSTM)
     assert (projected.d_cell, projected.d_out) == (8, 6)
     assert [layer.d_cell for layer in modules_of(build(reader("projected", d_cell=None)), ProjectedLSTM)] == [12, 12]
@@ -188,7 +188,7 @@ def test_keys_of_one_encoder_reach_it() -> None:
     assert list(clockwork.periods) == [1, 3]
     assert [layer.size for layer in modules_of(build(reader("qrnn")), QRNN)] == [3, 3]
     assert [layer.num_layers for layer in modules_of(build(reader("grid", num_layers=3)), GridLSTM)] == [3, 3]
-    assert "max_positions=50" in modules_of(build(reader("learned", context=50)), Transformer)[0].description
+    assert "max_positions=50" in repr(modules_of(build(reader("learned", context=50)), Transformer)[0])
 
 
 @pytest.mark.sampled(3)
@@ -232,7 +232,7 @@ def test_a_language_model_learns_and_is_read_back(name: str) -> None:
 def test_a_transformer_with_a_window_and_blocks_that_start_as_the_identity(bidirectional: bool) -> None:
     """Its output is the normalized `x + tanh(W [x_{t-1}; x_t] + b)`, and in both directions a sum of two such terms."""
     layers = build(reader("rotary", bidirectional=bidirectional, num_layers=2, window=2, zero_writes=True), 4).double()
-    assert "zero_writes=True, window=2" in modules_of(layers, Transformer)[0].description
+    assert "zero_writes=True, window=2" in repr(modules_of(layers, Transformer)[0])
     x = inputs(4).double()
     windows = modules_of(layers, Window)
     assert len(windows) == 1 + bidirectional

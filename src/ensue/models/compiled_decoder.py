@@ -109,7 +109,7 @@ def _is_known_stack(decoder: nn.Module) -> bool:
         return False
     first, *others = decoder
     norms_input = any(isinstance(layer, Pointwise) and isinstance(layer.module, nn.LayerNorm) for layer in others[:-1])
-    kinds = {layer.activation for layer in others if isinstance(layer, PostNormDecoderBlock)}
+    kinds = {layer.options.activation for layer in others if isinstance(layer, PostNormDecoderBlock)}
     has_blocks = bool(kinds) and kinds <= {*ACTIVATIONS}
     return isinstance(first, SinusoidalPositions | LearnedPositions) and has_blocks and not norms_input
 
@@ -164,7 +164,7 @@ class CompiledDecoder:
         self._numbers = (ctypes.c_double * 2)(norm.eps, model.target.scale)
         self._sizes = [
             self.d, block.attention.num_heads, self.hidden, self.layers, self.vocabulary_size,
-            isinstance(block, PreNormDecoderBlock), ACTIVATIONS.index(block.activation),
+            isinstance(block, PreNormDecoderBlock), ACTIVATIONS.index(block.options.activation),
         ]  # fmt: skip
         self._packed, self._positions = packed, model.decoder.layers[0]  # type: ignore[index]
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)

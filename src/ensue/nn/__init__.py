@@ -10,6 +10,7 @@ The layers need nothing of ensue but the ground and the engine.
 from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding, InputFeedingState
 from ensue.nn.attention.before import AttentionBefore, BeforeState, HardAttention, joined_steps
 from ensue.nn.attention.blocks import (
+    BlockOptions,
     DecoderBlockState,
     FeedForward,
     PostNormBlock,
@@ -25,9 +26,9 @@ from ensue.nn.attention.cross import (
     MultiHeadCrossAttention,
     Source,
 )
-from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
+from ensue.nn.attention.multi_head import AttentionOptions, KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
-from ensue.nn.attention.transformer import Transformer
+from ensue.nn.attention.transformer import Transformer, TransformerOptions
 from ensue.nn.characters import CharacterCNN, CharacterLSTM, Highway, HighwayCharacterCNN
 from ensue.nn.combinators import Alongside, Bidirectional, Residual, ScalarMix, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
@@ -84,11 +85,13 @@ __all__ = [
     "AdditiveAttention",
     "Alongside",
     "AttentionBefore",
+    "AttentionOptions",
     "AttentionPooling",
     "AttentionalLayer",
     "BeforeState",
     "Bidirectional",
     "BilinearAttention",
+    "BlockOptions",
     "ChainScores",
     "CharacterCNN",
     "CharacterLSTM",
@@ -173,6 +176,7 @@ __all__ = [
     "TokenEmbedding",
     "TransformedSoftmaxHead",
     "Transformer",
+    "TransformerOptions",
     "VariationalDropout",
     "VariationalRecurrent",
     "VariationalState",

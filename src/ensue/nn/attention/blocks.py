@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.attention.cross import MultiHeadCrossAttention
-from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
+from ensue.nn.attention.multi_head import AttentionOptions, KVState, MultiHeadAttention
 from ensue.nn.dropout import ElementDropout
 from ensue.nn.layer import Parallel
 from ensue.nn.taps import Tap
@@ -38,36 +38,30 @@ def nonlinearity(activation: Activation) -> nn.Module:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockOptions:
-    """The options of a Transformer block. `norm_epsilon` is added to variances."""
+class BlockOptions(AttentionOptions):
+    """The options of a Transformer block: those of its attention, and of all else."""
 
-    num_heads: int
     d_feedforward: int | None = None
     """Width of the feed-forward network; None: 4 · d_model."""
     dropout: float = 0.0
+    """Dropout on the output of each sublayer and in the feed-forward network."""
     dropout_attention: float | None = None
-    """Dropout on the weights of the attention; None: `dropout`."""
+    """Dropout on the attention weights; None: `dropout`."""
     activation: Activation = "relu"
-    is_causal: bool = True
-    rotary: bool = False
-    norm_epsilon: float = EPSILON
     norm_kind: NormKind = "layer"
+    norm_epsilon: float = EPSILON
+    """A number that is added to variances."""
+    norm_first: bool = True
+    """Whether the attention reads a normalized input, in `PreNormBlock`."""
     gated: bool = False
     """Whether what the activation returns is multiplied by a second map of the input (Shazeer 2020)."""
     parallel: bool = False
     """Whether the feed-forward network reads x, beside the attention; for pre-norm (Wang & Komatsuzaki 2021)."""
-    rotary_share: float = 1.0
-    """The share of a head's features that rotary positions turn, the first ones."""
-    rotary_base: float = 10_000.0
-    """The b of the rotary frequencies b^(-2i/d)."""
-    relative_buckets: int = 0
-    """The buckets of distances, of which each has a number that is added to scores; 0: none."""
-    farthest: int = 0
-    """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: no such ones."""
-    neighbors: int = 0
-    """Neighbors to each side that a position attends to; 0: all."""
-    norm_first: bool = True
-    """Whether the attention reads a normalized input, in `PreNormBlock`."""
+
+    def of_attention(self) -> AttentionOptions:
+        """The options with the dropout of the attention weights in place of that of the block."""
+        dropout = self.dropout if self.dropout_attention is None else self.dropout_attention
+        return self.to(AttentionOptions, dropout=dropout)
 
 
 class FeedForward(nn.Sequential):
@@ -109,36 +103,21 @@ class PostNormBlock(Parallel):
 
     may_be_parallel = False
 
-    def __init__(self, d_model: int, **options: Any) -> None:
-        """`options` are those of `BlockOptions`."""
+    def __init__(self, d_model: int, options: BlockOptions | None = None, **keywords: Any) -> None:
+        """`keywords` are the fields of `BlockOptions`, which may also be passed as one object."""
         super().__init__()
-        given = BlockOptions(**options)
-        self.d_in = self.d_out = d_model
-        self.is_causal, self.parallel = given.is_causal, given.parallel
-        if self.parallel and not self.may_be_parallel:
+        self.options = options = options or BlockOptions(**keywords)
+        if options.parallel and not self.may_be_parallel:
             raise ValueError(f"{type(self).__name__} is not parallel; that is for norm = pre without a memory")
-        self.attention = MultiHeadAttention(
-            d_model,
-            num_heads=given.num_heads,
-            dropout=given.dropout if given.dropout_attention is None else given.dropout_attention,
-            is_causal=given.is_causal,
-            rotary=given.rotary,
-            rotary_share=given.rotary_share,
-            rotary_base=given.rotary_base,
-            relative_buckets=given.relative_buckets,
-            farthest=given.farthest,
-            neighbors=given.neighbors,
-        )
-        self.d_feedforward = 4 * d_model if given.d_feedforward is None else given.d_feedforward
-        self.activation = given.activation
-        network, norm = GatedFeedForward if given.gated else FeedForward, NORMS[given.norm_kind]
-        self.feedforward = network(d_model, self.d_feedforward, activation=given.activation, dropout=given.dropout)
-        self.norm_attention: Any = norm(d_model, given.norm_epsilon) if given.norm_first else nn.Identity()
-        self.norm_feedforward = norm(d_model, given.norm_epsilon)
-        self.dropout = ElementDropout(given.dropout)
-        kinds = {"norm_kind": given.norm_kind, "gated": given.gated, "parallel": given.parallel}
-        self.newer = "".join(f", {name}={kind!r}" for name, kind in kinds.items() if kind not in ("layer", False))
-        self.newer += "" if given.norm_first else ", norm_first=False"
+        self.d_in = self.d_out = d_model
+        self.is_causal, self.parallel = options.is_causal, options.parallel
+        self.attention = MultiHeadAttention(d_model, options.of_attention())
+        network, norm = GatedFeedForward if options.gated else FeedForward, NORMS[options.norm_kind]
+        self.d_feedforward = 4 * d_model if options.d_feedforward is None else options.d_feedforward
+        self.feedforward = network(d_model, self.d_feedforward, activation=options.activation, dropout=options.dropout)
+        self.norm_attention: Any = norm(d_model, options.norm_epsilon) if options.norm_first else nn.Identity()
+        self.norm_feedforward = norm(d_model, options.norm_epsilon)
+        self.dropout = ElementDropout(options.dropout)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
         return self.attention.init_state(batch_size, memory)
@@ -164,8 +143,7 @@ class PostNormBlock(Parallel):
         return y
 
     def extra_repr(self) -> str:
-        shape = f"d_feedforward={self.d_feedforward}, activation={self.activation!r}"
-        return f"{self.attention.extra_repr()}, {shape}{self.newer}"
+        return f"d_model={self.d_in}, {self.options}"
 
 
 class PreNormBlock(PostNormBlock):
@@ -199,9 +177,11 @@ class PostNormDecoderBlock(PostNormBlock):
     u = LayerNorm(x + SelfAttn(x))    z = LayerNorm(u + CrossAttn(u, m))    y = LayerNorm(z + FFN(z))
     """
 
-    def __init__(self, d_model: int, *, d_memory: int | None = None, **options: Any) -> None:
-        """`options` are those of `BlockOptions`; such a block is causal. Without `d_memory`, that is `d_model`."""
-        super().__init__(d_model, **options)
+    def __init__(
+        self, d_model: int, options: BlockOptions | None = None, *, d_memory: int | None = None, **keywords: Any
+    ) -> None:
+        """As the block without a memory; it is causal. The memory has `d_memory` features; None: `d_model`."""
+        super().__init__(d_model, options, **keywords)
         self.d_memory = d_model if d_memory is None else d_memory
         attention = self.attention
         self.cross_attention = MultiHeadCrossAttention(
@@ -225,12 +205,7 @@ class PostNormDecoderBlock(PostNormBlock):
         return self.norm_feedforward(z + self.dropout(self.feedforward(z))), DecoderBlockState(past, memory)
 
     def extra_repr(self) -> str:
-        attention = self.attention
-        return (
-            f"d_model={self.d_in}, num_heads={attention.num_heads}, d_feedforward={self.d_feedforward}, "
-            f"d_memory={self.d_memory}, dropout={attention.dropout}, activation={self.activation!r}, "
-            f"rotary={attention.rotary is not None}{self.newer}"
-        )
+        return f"{super().extra_repr()}, d_memory={self.d_memory}"
 
 
 class PreNormDecoderBlock(PostNormDecoderBlock):

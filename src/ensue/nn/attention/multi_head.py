@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, fields
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,7 @@ from ensue.nn.layer import Parallel, blank
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State, owned
 
+OptionsT = TypeVar("OptionsT", bound="AttentionOptions")
 _rows: ContextVar[int] = ContextVar("rows", default=0)
 
 
@@ -90,6 +92,38 @@ class KVState(NamedTuple):
         return int(used.int().argmax()) if used.any() else len(used)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions:
+    """The options of `MultiHeadAttention`."""
+
+    num_heads: int
+    dropout: float = 0.0
+    """Dropout on the attention weights."""
+    is_causal: bool = True
+    """Whether a position attends to itself and earlier positions only."""
+    rotary: bool = False
+    """Whether rotary positions turn queries and keys."""
+    rotary_share: float = 1.0
+    """The share of a head's features that rotary positions turn, the first ones."""
+    rotary_base: float = 10_000.0
+    """The b of the rotary frequencies b^(-2i/d)."""
+    relative_buckets: int = 0
+    """Buckets of distances, each with a number that is added to scores; 0: none."""
+    farthest: int = 0
+    """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: no such ones."""
+    neighbors: int = 0
+    """Neighbors to each side that a position attends to; 0: all."""
+
+    def to(self, kind: type[OptionsT], **changes: Any) -> OptionsT:
+        """The options that the class `kind` has, with changes."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)} | changes)
+
+    def __str__(self) -> str:
+        """The options that have no default or another value, as arguments of a call."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        return ", ".join(f"{field.name}={value!r}" for field, value in values if value != field.default)
+
+
 class MultiHeadAttention(Parallel):
     """Self-attention with h heads (Vaswani et al. 2017, eqs. 1 and 5):
 
@@ -103,30 +137,31 @@ class MultiHeadAttention(Parallel):
     buckets or neighbors if it is causal.
     """
 
-    def __init__(
-        self, d_model: int, *, num_heads: int, dropout: float = 0.0, is_causal: bool = True, rotary: bool = False,
-        rotary_share: float = 1.0, rotary_base: float = 10_000.0, relative_buckets: int = 0,
-        neighbors: int = 0, farthest: int = 0,
-    ) -> None:  # fmt: skip
+    def __init__(self, d_model: int, options: AttentionOptions | None = None, **keywords: Any) -> None:
+        """`keywords` are the fields of `AttentionOptions`, which may also be passed as one object."""
         super().__init__()
+        self.options = options = options or AttentionOptions(**keywords)
+        num_heads, is_causal = options.num_heads, options.is_causal
         if num_heads < 1 or d_model % num_heads:
             raise ValueError(f"{num_heads} heads cannot share {d_model} features")
         self.d_in = self.d_out = d_model
         self.num_heads, self.d_head, self.is_causal = num_heads, d_model // num_heads, is_causal
-        self.dropout = checked_share(dropout)
+        self.dropout = checked_share(options.dropout)
         self.project_in = nn.Linear(d_model, 3 * d_model)
         self.project_out = nn.Linear(d_model, d_model)
-        if is_causal and (relative_buckets or farthest or neighbors):
+        buckets, farthest = options.relative_buckets, options.farthest
+        if is_causal and (buckets or farthest or options.neighbors):
             raise ValueError("relative positions and neighbors alone are for attention that looks in both directions")
-        self.neighbors = neighbors
+        self.neighbors = options.neighbors
         self.relative: Disentangled | RelativeBias | None = None
         if farthest:
-            self.relative = Disentangled(d_model, relative_buckets, farthest=farthest)
-        elif relative_buckets:
-            self.relative = RelativeBias(num_heads, relative_buckets)
+            self.relative = Disentangled(d_model, buckets, farthest=farthest)
+        elif buckets:
+            self.relative = RelativeBias(num_heads, buckets)
         self.terms = 3 if farthest else 1
         """The number of products that a score is the sum of."""
-        self.rotary = Rotary(self.d_head, share=rotary_share, base=rotary_base) if rotary else None
+        rotary = Rotary(self.d_head, share=options.rotary_share, base=options.rotary_base) if options.rotary else None
+        self.rotary = rotary
         self.weights = Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
@@ -231,14 +266,7 @@ class MultiHeadAttention(Parallel):
         return ((places.unsqueeze(1) - places).abs() <= self.neighbors)[None, None]
 
     def extra_repr(self) -> str:
-        return (
-            f"d_model={self.d_in}, num_heads={self.num_heads}, dropout={self.dropout}, is_causal={self.is_causal}, "
-            f"rotary={self.rotary is not None}"
-        ) + (
-            (f", neighbors={self.neighbors}" if self.neighbors else "")
-            + (f", farthest={self.relative.farthest}" if isinstance(self.relative, Disentangled) else "")
-            + (f", relative_buckets={self.relative.buckets}" if self.relative else getattr(self.rotary, "newer", ""))
-        )
+        return f"d_model={self.d_in}, {self.options}"
 
 
 def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:

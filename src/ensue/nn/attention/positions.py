@@ -202,7 +202,6 @@ class Rotary(nn.Module):
         if d_head % 2:
             raise ValueError(f"rotary positions turn pairs; a head has {d_head} features")
         self.frequencies = Frequencies(d_head, share=share, base=base)
-        self.newer = "" if (share, base) == (1, 10_000) else f", rotary_share={share}, rotary_base={base}"
 
     def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
         """Queries or keys `x`, rotated by their `positions`."""

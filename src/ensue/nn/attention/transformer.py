@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from torch import nn
 
 from ensue.nn.attention.blocks import (
-    EPSILON,
     NORMS,
     Activation,
     BlockOptions,
@@ -35,84 +35,103 @@ BLOCKS: dict[Norm, tuple[type[SequenceLayer], type[SequenceLayer]]] = {
 """The blocks without and with attention to a memory."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TransformerOptions(BlockOptions):
+    """The options of a `Transformer`: those of its blocks, and of the layers around them."""
+
+    num_layers: int
+    activation: Activation = "gelu"
+    positions: Positions = "learned"
+    max_positions: int | None = None
+    """The longest context, which learned and disentangled positions need."""
+    norm: Norm = "pre"
+    norm_input: bool = False
+    """Whether the input with its positions is normalized too (Devlin et al. 2019)."""
+    global_every: int = 0
+    """The first of so many blocks attends to all positions in spite of `neighbors`; 0: none does."""
+    neighbors_base: float | None = None
+    """The base of rotary positions in blocks that attend to neighbors alone (Warner et al. 2024)."""
+    d_input: int | None = None
+    """Features of the input, of which a linear map makes d_model behind positions and normalization (Lan et al. 2020);
+    None: d_model.
+    """
+    zero_writes: bool = False
+    """Whether matrices that write into the residual stream start at zero (Zhang et al. 2019)."""
+    window: int = 0
+    """Positions of a `Window`, one for each direction, in front of the blocks, whose output is added to its input."""
+
+    def check(self, *, has_memory: bool) -> None:
+        """Raises `ValueError` for options that do not go together."""
+        checked("positions", self.positions, Positions)
+        checked("norm", self.norm, Norm)
+        checked("norm_kind", self.norm_kind, NormKind)
+        if has_memory and not self.is_causal:
+            raise ValueError("a Transformer that attends to a memory is causal")
+        if self.positions in ("learned", "disentangled") and self.max_positions is None:
+            raise ValueError(f"{self.positions} positions need max_positions")
+        if self.norm == "post" and not self.norm_first:
+            raise ValueError("a first block without a normalization before it is for norm = pre")
+
+    def of_block(self, number: int) -> BlockOptions:
+        """The options of a block, counted from 0."""
+        is_global = not self.neighbors or (self.global_every and number % self.global_every == 0)
+        return self.to(
+            BlockOptions,
+            rotary=self.positions == "rotary",
+            rotary_base=self.rotary_base if is_global else self.neighbors_base or self.rotary_base,
+            farthest=self.max_positions or 0 if self.positions == "disentangled" else 0,
+            neighbors=0 if is_global else self.neighbors,
+            norm_first=self.norm_first or number > 0,
+        )
+
+
 class Transformer(Stack):
     """Positions, `num_layers` blocks and, with pre-norm, a last normalization, as a `Stack`.
 
-    With `d_memory` it is a decoder: its blocks also attend to a memory of so many features. Learned positions need
-    `max_positions`, the longest context. With `norm_input` the input with its positions is normalized too (Devlin et
-    al. 2019); without `norm_first` the attention of the first block reads it as it is. Blocks attend to `neighbors`
-    alone, but for the first of `global_every` ones; `neighbors_base` is the base of their rotary positions (Warner et
-    al. 2024). `norm_epsilon` is added to variances. With `d_input` the input has so many features; a linear map makes
-    d_model of them behind positions and normalization (Lan et al. 2020). With `window` a `Window` of so many positions,
-    or one for each direction, stands in front of the blocks, with a bypass: the blocks begin with what is near a token.
-    `options` are those of `BlockOptions`.
-
-    Matrices start normal with σ = 1/√fan-in (LeCun et al. 1998); for those that write into the residual stream σ is
-    divided by the square root of their number (Radford et al. 2019), or they start at zero if `zero_writes` is set
-    (Zhang et al. 2019), so that a block starts with its input as its output. Biases start at zero. Raises `ValueError`
-    for a decoder that is not causal.
+    Matrices start normal with σ = 1/√fan-in (LeCun et al. 1998). For those that write into the residual stream σ is
+    divided by the square root of their number (Radford et al. 2019).
     """
 
     def __init__(
-        self, d_model: int, *, num_heads: int, num_layers: int, d_feedforward: int | None = None,
-        d_memory: int | None = None, positions: Positions = "learned", max_positions: int | None = None,
-        norm: Norm = "pre", activation: Activation = "gelu", dropout: float = 0.0,
-        dropout_attention: float | None = None, is_causal: bool = True, norm_input: bool = False,
-        norm_epsilon: float = EPSILON, norm_kind: NormKind = "layer", norm_first: bool = True, neighbors: int = 0,
-        global_every: int = 0, neighbors_base: float | None = None, d_input: int | None = None,
-        zero_writes: bool = False, window: int = 0, **options: Any,
-    ) -> None:  # fmt: skip
-        checked("positions", positions, Positions)
-        checked("norm", norm, Norm)
-        checked("norm_kind", norm_kind, NormKind)
-        if d_memory is not None and not is_causal:
-            raise ValueError("a Transformer that attends to a memory is causal")
-        if positions in ("learned", "disentangled") and max_positions is None:
-            raise ValueError(f"{positions} positions need max_positions")
-        if norm == "post" and not norm_first:
-            raise ValueError("a first block without a normalization before it is for norm = pre")
-        d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
-        given = asdict(BlockOptions(
-            num_heads=num_heads, d_feedforward=d_feedforward, dropout=dropout, dropout_attention=dropout_attention,
-            activation=activation, is_causal=is_causal, rotary=positions == "rotary", norm_epsilon=norm_epsilon,
-            norm_kind=norm_kind, farthest=max_positions or 0 if positions == "disentangled" else 0, **options,
-        ))  # fmt: skip
-        memory = {} if d_memory is None else {"d_memory": d_memory}
-        block = BLOCKS[norm][d_memory is not None]
+        self, d_model: int, options: TransformerOptions | None = None, *, d_memory: int | None = None, **keywords: Any
+    ) -> None:
+        """Builds the layers.
+
+        Args:
+            d_model: Features of the output.
+            options: The options as one object.
+            d_memory: Features of the memory to which a decoder's blocks also attend; None: there is no memory.
+            keywords: The fields of `TransformerOptions` and `BlockOptions`, in place of `options`.
+
+        Raises:
+            ValueError: For options that do not go together, or a decoder that is not causal.
+        """
+        options = options or TransformerOptions(**keywords)
+        options.check(has_memory=d_memory is not None)
+        d_in = d_model if options.d_input is None else options.d_input
+        norm = partial(NORMS[options.norm_kind], eps=options.norm_epsilon)
         layers: list[SequenceLayer] = []
-        d_in = d_model if d_input is None else d_input
-        if positions == "learned":
-            assert max_positions is not None
-            layers.append(LearnedPositions(d_in, max_positions=max_positions))
-        elif positions == "sinusoidal":
+        if options.positions == "learned":
+            assert options.max_positions is not None
+            layers.append(LearnedPositions(d_in, max_positions=options.max_positions))
+        elif options.positions == "sinusoidal":
             layers.append(SinusoidalPositions(d_in))
-        if norm_input:
-            layers.append(Pointwise(NORMS[norm_kind](d_in, norm_epsilon), d_in=d_in))
-        layers.append(Dropout(dropout, d_in=d_in))
-        if d_input is not None:
+        if options.norm_input:
+            layers.append(Pointwise(norm(d_in), d_in=d_in))
+        layers.append(Dropout(options.dropout, d_in=d_in))
+        if options.d_input is not None:
             layers.append(Pointwise(nn.Linear(d_in, d_model), d_in=d_in, d_out=d_model))
-        if window:
-            near = [Window(d_model, d_model, size=window) for _ in range(1 if is_causal else 2)]
-            layers.append(Residual(near[0] if is_causal else Bidirectional(*near, merge="sum")))
-        for number in range(num_layers):
-            own: dict[str, Any] = {"norm_first": norm_first or number > 0}
-            if neighbors and not (global_every and number % global_every == 0):
-                own |= {"neighbors": neighbors, "rotary_base": neighbors_base or given["rotary_base"]}
-            layers.append(block(d_model, **given | own, **memory))
-        if norm == "pre":
-            layers.append(Pointwise(NORMS[norm_kind](d_model, norm_epsilon), d_in=d_model))
+        if options.window:
+            near = [Window(d_model, d_model, size=options.window) for _ in range(1 if options.is_causal else 2)]
+            layers.append(Residual(near[0] if options.is_causal else Bidirectional(*near, merge="sum")))
+        memory = {} if d_memory is None else {"d_memory": d_memory}
+        block = BLOCKS[options.norm][d_memory is not None]
+        layers += [block(d_model, options.of_block(number), **memory) for number in range(options.num_layers)]
+        if options.norm == "pre":
+            layers.append(Pointwise(norm(d_model), d_in=d_model))
         super().__init__(layers)
-        self.description = (
-            f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_feedforward={d_feedforward}, "
-            f"d_memory={d_memory}, positions={positions!r}, max_positions={max_positions}, norm={norm!r}, "
-            f"activation={activation!r}, dropout={dropout}, dropout_attention={dropout_attention}, "
-            f"is_causal={is_causal}, norm_input={norm_input}, norm_epsilon={norm_epsilon}"
-            + "".join(f", {name}={value!r}" for name, value in options.items())
-            + (", zero_writes=True" if zero_writes else "")
-            + (f", window={window}" if window else "")
-            + (f", neighbors={neighbors}, global_every={global_every}" if neighbors else "")
-        )
-        self._init_weights(zero_writes, terms=num_layers * (2 if d_memory is None else 3))
+        self.description = f"d_model={d_model}, {options}" + (f", d_memory={d_memory}" if d_memory else "")
+        self._init_weights(options.zero_writes, terms=options.num_layers * (2 if d_memory is None else 3))
 
     def _init_weights(self, zero_writes: bool, *, terms: int) -> None:
         """`terms` is the number of those that the layers add to the residual stream."""
