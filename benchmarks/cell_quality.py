@@ -47,7 +47,7 @@ OWN = {
     "clockwork": ("encoder.dropout=0.2", "train.learning_rate=0.004"),
     **dict.fromkeys(("mingru", "minlstm", "qrnn"), ("encoder.dropout=0.2", "train.learning_rate=0.01")),
 }
-"""Settings that differ from COMMON: Elman has those of its recipe, the others were chosen in runs of 45 s (docs/log)."""
+"""Settings that differ from COMMON: Elman has its recipe's, the others were chosen in runs of 45 s (docs/log)."""
 TOLERANCE = 0.01
 ENSUE = "import time; time.perf_counter = time.process_time; from ensue.cli import main; main()"
 """The command `ensue` with the processor's clock."""
