@@ -245,8 +245,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_a_wrong_link_is_noticed() -> None:
-    assert leads(RECIPES_PAGE, "labeling.md#the-head")
-    assert not leads(RECIPES_PAGE, "labeling.md#the-heat")
+    assert leads(RECIPES_PAGE, "labeling-models.md#the-head")
+    assert not leads(RECIPES_PAGE, "labeling-models.md#the-heat")
     assert not leads(RECIPES_PAGE, "labelling.md")
 
 

@@ -144,7 +144,7 @@ def test_the_interface_is_listed() -> None:
 
 SCORES: dict[str, Callable[[], dict[str, Any]]] = {
     "evaluation.md": LanguageScores(total_nats=1.0, tokens=1, characters=1).as_json,
-    "labeling.md": LabelingTally(spans=True).scores().as_json,
+    "labeling-scores.md": LabelingTally(spans=True).scores().as_json,
     "classification.md": ClassificationTally(["a", "b"]).scores().as_json,
     "encoder-decoders.md": lambda: score_texts(["a b"], [["a b"]], tokenize="13a", nats_per_token=1.0).as_json(),
 }
