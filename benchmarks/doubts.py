@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from ensue.data.detection.kind import take
-from ensue.data.documents import DocumentSource
+from ensue.data.examples import DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.extensions.annotating.doubts import doubt
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.documents import Document
+from ensue.data.examples import Document
 from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.tasks.classification import pipeline as module

@@ -46,7 +46,7 @@ FLOORS = [
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
 ROOMS = {
-    "data": [["records"], ["detection"], ["corpus", "sentences", "documents", "pairs"], ["survey"]],
+    "data": [["records"], ["detection"], ["corpus", "sentences", "examples"], ["survey"]],
     "tasks": [
         ["contract"],
         [""],

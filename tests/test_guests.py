@@ -9,8 +9,7 @@ import torch
 
 from ensue.cli import app
 from ensue.data.corpus.columns import ColumnSource
-from ensue.data.documents import Choice, DocumentSource
-from ensue.data.pairs import PairSource
+from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.extensions.experiments.trackers import trackers_of
@@ -163,7 +162,7 @@ def test_a_run_names_the_package_that_it_needs_where_it_is_missing(tmp_path: Pat
 def test_a_format_holds_labels_classes_pairs_and_texts(tmp_path: Path) -> None:
     path = tmp_path / "a.bar"
     path.write_text("pos|good film\nneg|bad\n", encoding="utf-8")
-    documents = list(DocumentSource(path, Choice(("text",), "label")))
+    documents = list(DocumentSource(path, DocumentChoice(("text",), "label")))
     assert [(document.texts, document.labels) for document in documents] == [
         (("good film",), ("pos",)),
         (("bad",), ("neg",)),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ensue
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.errors import EnsueError
 from ensue.ranks import Ranks, together
 from ensue.recipe import validate_recipe

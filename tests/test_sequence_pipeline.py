@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ensue
-from ensue.data.pairs import Pair, PairLayout
+from ensue.data.examples import Pair, PairLayout
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.notices import Notice
 from ensue.recipe.tables import TokenizerRecipe

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError
 from ensue.library import load

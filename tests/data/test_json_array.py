@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.documents import Choice, DocumentSource
+from ensue.data.examples import DocumentChoice, DocumentSource
 from ensue.data.json_array import array_parts, parted
 from ensue.data.lines import Lines
 from ensue.data.sentences.source import SentenceSource
@@ -169,7 +169,7 @@ def test_arrays_and_lines_stand_in_one_folder(tmp_path: Path) -> None:
 def test_other_formats_read_it_as_lines() -> None:
     text = '[{"a": 1}, \n{"a": 2}]\n'
     lines = Lines(io.StringIO(text), "x")
-    source = DocumentSource(lines, Choice(is_labeled=False), format="plain")
+    source = DocumentSource(lines, DocumentChoice(is_labeled=False), format="plain")
     assert [document.texts[0] for document in source] == text.splitlines()
     assert len(list(SentenceSource(Lines(io.StringIO(text), "x"), format="text"))) == 2
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from ensue.data.documents import Choice, DocumentSource
-from ensue.data.pairs import PairSource
+from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.notices import Notice
 
@@ -42,14 +41,14 @@ def written_back(path: Path, view: str) -> str:
     if reads_words(view):
         sentences = SentenceSource(path)
         return "".join(sentences.format.write(one, sentences.format.labels(one)) for one in sentences)
-    documents = DocumentSource(str(path), Choice(is_labeled=True))
+    documents = DocumentSource(str(path), DocumentChoice(is_labeled=True))
     return "".join([documents.write(one, one.labels) for one in documents]) + documents.rest
 
 
 def texts(path: Path, view: str) -> list[str]:
     if reads_words(view):
         return [" ".join(one.words) for one in SentenceSource(path)]
-    return [one.texts[0] for one in DocumentSource(str(path), Choice(is_labeled=True))]
+    return [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -66,7 +65,7 @@ def test_rows_that_were_not_accepted_are_left_out(view: str, form: str, tmp_path
 def test_a_choice_is_the_label(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["choice"](n) | {"answer": "accept"} for n in range(3)]))
-    assert [one.labels for one in DocumentSource(str(path), Choice(is_labeled=True))] == [("A",)] * 3
+    assert [one.labels for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))] == [("A",)] * 3
 
 
 def test_answers_may_be_what_is_learned(tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_answers_may_be_what_is_learned(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["binary"](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
     with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore"$'):
-        found = [one.labels[0] for one in DocumentSource(str(path), Choice(labels="answer", is_labeled=True))]
+        found = [one.labels[0] for one in DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True))]
     assert found == [answer for answer in ANSWERS if answer != "ignore"]
     path.write_text(FORMS["lines"]([{"question": f"word {n}?", "answer": answer} for n, answer in enumerate(ANSWERS)]))
     pairs = PairSource(path, sources=["question"], targets=["answer"])
@@ -92,5 +91,5 @@ def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None
     path = tmp_path / "tasks.json"
     path.write_text(FORMS[form]([task(0, False), task(1, True), task(2, True, False), task(3, True, True)]))
     with pytest.warns(Notice, match="tasks left out: 2, all of whose annotations are canceled"):
-        found = [one.texts[0] for one in DocumentSource(str(path), Choice(is_labeled=True))]
+        found = [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
     assert found == ["text 0", "text 2"]

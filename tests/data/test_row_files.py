@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ensue.data.documents import Choice, DocumentSource
+from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
 from ensue.data.lines import Lines
-from ensue.data.pairs import PairSource
 from ensue.data.row_files import json_lines
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
@@ -74,7 +73,7 @@ def test_sentences(written: Written) -> None:
 
 def test_texts(written: Written) -> None:
     location = written(TEXTS, {"label": ["negative", "positive"]})
-    source = DocumentSource(location, Choice(is_labeled=False))
+    source = DocumentSource(location, DocumentChoice(is_labeled=False))
     found = list(source)
     assert [(document.texts, document.labels) for document in found[:3]] == [
         (("good",), ("positive",)), (("bad, too",), ("negative",)), (("fine",), ()),
@@ -84,7 +83,7 @@ def test_texts(written: Written) -> None:
     assert json.loads(source.write(found[1], ("positive",), (0.75,))) == {
         "text": "bad, too", "label": "positive", "score": None, "probability": 0.75,
     }  # fmt: skip
-    assert source.files.fingerprint() == DocumentSource(location, Choice(is_labeled=False)).files.fingerprint()
+    assert source.files.fingerprint() == DocumentSource(location, DocumentChoice(is_labeled=False)).files.fingerprint()
     with pytest.raises(DataError, match=r':3: no label in "label"$'):
         list(DocumentSource(location))
     summary = summarize(location)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from ensue.data.detection.kind import take
-from ensue.data.documents import DocumentSource
-from ensue.data.pairs import PairSource
+from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.row_formats import text_blocks
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from ensue.data.documents import DocumentSource, write
+from ensue.data.examples import DocumentSource, PairSource, write
 from ensue.data.judgments import Similarities, read_questions
-from ensue.data.pairs import PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
 from ensue.data.vectors import read_vectors

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ensue.data.pairs import Pair, PairLayout
+from ensue.data.examples import Pair, PairLayout
 from ensue.models.build_text import build_classifier, build_tagger
 from ensue.recipe import validate_recipe
 from ensue.tasks.classification.pipeline import ClassificationPipeline

@@ -16,7 +16,7 @@ import torch
 from ensue.cache_folders import cache_directory
 from ensue.data import compact_texts, kept_columns, sources
 from ensue.data.buckets import Buckets
-from ensue.data.documents import Document
+from ensue.data.examples import Document
 from ensue.data.kept_columns import Kept, in_cache, kept_array
 from ensue.data.parallel import working
 from ensue.errors import DataError

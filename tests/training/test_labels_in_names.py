@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
-from ensue.data.documents.formats import FORMATS
+from ensue.data.examples import DOCUMENT_FORMATS
 from ensue.errors import RunError
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
@@ -104,7 +104,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_format_of_named_classes_is_here() -> None:
-    assert {name for name in FORMATS if "class" in name} | {FOLDERS} <= {*CASES}
+    assert {name for name in DOCUMENT_FORMATS if "class" in name} | {FOLDERS} <= {*CASES}
 
 
 @pytest.mark.parametrize("key", ["train", "valid", "test"])

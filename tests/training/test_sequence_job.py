@@ -10,7 +10,7 @@ import pytest
 
 import ensue
 from ensue.console.reporter import shortened
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.runs.weights import read_tensors

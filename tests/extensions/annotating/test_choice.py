@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ensue.data.compact_texts import Ragged
-from ensue.data.documents import Choice, DocumentSource
+from ensue.data.examples import DocumentChoice, DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.tools import FORMATS
@@ -72,7 +72,7 @@ def test_forms_of_tools_are_read_back(tmp_path: Path) -> None:
     path.write_text(FORMATS["doccano"]([LABELED], ["pos", "neg"]))
     assert [document.labels for document in DocumentSource(str(path))] == [("pos",)]
     path.write_text(FORMATS["prodigy"]([LABELED], ["pos", "neg"]))
-    source = DocumentSource(str(path), Choice(texts=("text",), labels="accept"))
+    source = DocumentSource(str(path), DocumentChoice(texts=("text",), labels="accept"))
     assert [(document.texts, document.labels) for document in source] == [(("good",), ("pos",))]
     path = tmp_path / "a.json"
     path.write_text(accepted(FORMATS["label-studio"]([SPANS], [])))

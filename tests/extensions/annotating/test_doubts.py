@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ensue.data.documents import DocumentSource
+from ensue.data.examples import DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.doubts import Doubts, doubt, ranked

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.data.examples import PairSource
 from ensue.data.lines import Lines
-from ensue.data.pairs import PairSource
 from ensue.errors import DataError
 
 OPENING = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">\n<body>\n'

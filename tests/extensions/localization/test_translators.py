@@ -8,7 +8,7 @@ import pytest
 import ensue as package
 from command_fixtures import Ensue
 from ensue.data.compact_texts import Ragged
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 
 

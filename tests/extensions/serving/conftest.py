@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.data.pairs import Pair, PairLayout
+from ensue.data.examples import Pair, PairLayout
 from ensue.errors import EnsueError
 from ensue.extensions.frames.classification import FrameClassificationPipeline
 from ensue.extensions.frames.data.source import Shape

@@ -94,6 +94,27 @@ class Column(NamedTuple):
         return " ".join(number + name)
 
 
+def first_columns(rows: Sequence[Sequence[str]], file: str, *, header: bool, has_keys: bool) -> list[Column]:
+    """The columns of a table by its first row: names if it is a header, keys if the rows have keys.
+
+    Raises DataError for `file` without rows.
+    """
+    if not rows:
+        raise DataError("no rows", file)
+    if has_keys:
+        return [Column(0, name) for name in rows[0]]
+    return [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
+
+
+def taken_out(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
+    """The column of that name, or number (None for no name), and the others. Raises DataError if it is not one."""
+    if not name:
+        return None, list(columns)
+    column = named_column(columns, name, file)
+    (group,) = told_apart([column], columns, [name], file)
+    return group, [other for other in columns if other != column]
+
+
 def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
     """The column of that name, or number. Raises DataError for `file` where there is none."""
     names = [column.name for column in columns]

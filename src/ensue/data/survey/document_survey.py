@@ -10,14 +10,13 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from ensue.data import documents
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.detection.formats import first_lines
 from ensue.data.detection.kind import Taken
 from ensue.data.detection.locations import class_files
-from ensue.data.documents import Choice, Document, DocumentSource, Layout
-from ensue.data.documents.record_documents import RecordDocuments
+from ensue.data.examples import DOCUMENT_FORMATS, Document, DocumentChoice, DocumentLayout, DocumentSource
+from ensue.data.examples.record_formats import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import Dialect
 from ensue.data.sentences.json_sentences import JsonSentences
@@ -34,14 +33,14 @@ SPLITTER = "simple"
 class DocumentSummary(LabeledSummary):
     """`columns` are those of the first rows, all that a table or JSON has."""
 
-    layout: Layout = field(default_factory=lambda: Layout(""))
+    layout: DocumentLayout = field(default_factory=lambda: DocumentLayout(""))
     labels_in_a_text: Lengths = field(default_factory=Lengths)
 
 
 def survey_documents(taken: Taken, location: str, words: str, labels: str, encoding: str) -> DocumentSummary:
     """Counts all texts, or those before the first wrong line, which is the summary's `error`."""
     texts = tuple(filter(None, words.split(",")))
-    choice = Choice(texts, labels, joined=len(texts) > 2)
+    choice = DocumentChoice(texts, labels, joined=len(texts) > 2)
     summary = DocumentSummary(taken, location, encoding, columns=_first_columns(taken, location, encoding))
     if taken.format != FOLDERS:
         paths = files_of(location)
@@ -93,7 +92,7 @@ def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
 
 def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, list[str]]]:
     """Each row's cells by the numbers of the columns, or each object's values by their keys."""
-    view = documents.FORMATS[format]
+    view = DOCUMENT_FORMATS[format]
     if isinstance(view, RecordDocuments) and isinstance(table := view.reader, Dialect):
         for row in table.rows_of_file(enumerate(head, 1), name):
             yield {str(number): [table.value(field)] for number, field in enumerate(row.values, 1)}

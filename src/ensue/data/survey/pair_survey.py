@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ensue.data.detection.format_table import ALIGNED
 from ensue.data.detection.kind import Taken
-from ensue.data.pairs import Pair, PairLayout, PairSource
+from ensue.data.examples import Pair, PairLayout, PairSource
 from ensue.data.survey.counts import MOST_REMEMBERED, FileLine, Lengths, Repeats, Summary, fill
 from ensue.errors import DataError
 from ensue.text.scripts import count_without_blanks, is_unsplit

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_share, check_type
 from ensue.data.division import divided
-from ensue.data.documents import Document
+from ensue.data.examples import Document
 from ensue.data.files import Location, one_location
 from ensue.data.sentences.sentence import Sentence, SourceLines
 from ensue.data.sentences.source import SentenceSource

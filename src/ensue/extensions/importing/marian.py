@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.detection.format_table import ALIGNED
-from ensue.data.pairs.pair import PairLayout
+from ensue.data.examples import PairLayout
 from ensue.errors import DataError
 from ensue.extensions.importing.family import Configuration, Family
 from ensue.extensions.importing.imported import Imported, recipe_of

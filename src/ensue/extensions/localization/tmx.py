@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensue.data.decoding import blocks, checked_encoding
+from ensue.data.examples.example import Pair
+from ensue.data.examples.layout import PairChoice, PairFormat, PairLayout
 from ensue.data.lines import Lines
-from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.records.record import Column, sample
 from ensue.data.xml_reader import XmlReader
 from ensue.errors import DataError, nearest

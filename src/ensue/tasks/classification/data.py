@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numbered
-from ensue.data.documents import Document, DocumentSource
+from ensue.data.examples import Document, DocumentSource
 from ensue.data.parallel import batched, in_order
 from ensue.errors import DataError, RecipeError, listed
 from ensue.extensions.frames.data.series import Series

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from ensue.data.documents.document import Layout
+from ensue.data.examples import DocumentLayout
 from ensue.extensions.frames.tasks.model import LabeledFrameParts, read_frames_seen
 from ensue.models.build_text import build_classifier, build_frame_classifier
 from ensue.models.classifier import Classifier
@@ -23,7 +23,7 @@ from ensue.text.labels import Classes
 class ClassificationConfig(WordsConfig):
     """`config.json`."""
 
-    layout: Annotated[dict[str, Any], form_of(Layout)]
+    layout: Annotated[dict[str, Any], form_of(DocumentLayout)]
     pair: bool
     ngrams: Annotated[int, Field(ge=0, le=1 << 32)] | None = None
     """The number of rows that the bag of n-grams keeps. In older runs it has all of them."""

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ensue.arguments import check_share, check_texts, check_type
 from ensue.data.compact_texts import Ragged
-from ensue.data.documents import Document, DocumentSource, Layout
+from ensue.data.examples import Document, DocumentLayout, DocumentSource
 from ensue.data.files import Location, named_locations, one_location
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
@@ -221,7 +221,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         is_labeled: bool = True,
     ) -> DocumentSource:
         data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
-        layout = Layout.from_json(self.config["layout"]) if self.config else None
+        layout = DocumentLayout.from_json(self.config["layout"]) if self.config else None
         return document_source(data, location, like=layout, is_labeled=is_labeled, labels=self.labels.names)
 
     def evaluate(self, location: Location, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeVar
 
-from ensue.data.documents import Choice, Document, DocumentSource, Layout
+from ensue.data.examples import Document, DocumentChoice, DocumentLayout, DocumentSource
 from ensue.data.files import Location
 from ensue.data.lines import Lines
 from ensue.errors import DataError, listed
@@ -22,7 +22,7 @@ def document_source(
     data: ClassificationData,
     location: Location | Lines,
     *,
-    like: Layout | None = None,
+    like: DocumentLayout | None = None,
     is_labeled: bool = True,
     labels: Collection[str] = (),
     group: str = "",
@@ -33,7 +33,7 @@ def document_source(
     `labels` are the possible names of labels, if they are known, and `group` is the column of groups, if it is read.
     """
     header = {"auto": None, "yes": True, "no": False}[data.header]
-    choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
+    choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
     format = "" if data.format == "auto" else data.format
     return DocumentSource(location, choice, format=format, like=like, encoding=data.encoding, labels=labels)
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from ensue.arguments import check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.examples import NOT_HIDDEN
+from ensue.data.examples import Pair
 from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
-from ensue.data.pairs import Pair
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.inspection.markup import share

@@ -26,7 +26,7 @@ from ensue.data.corpus.examples import (
     Masking,
 )
 from ensue.data.corpus.token_file import TokenFile
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.data.permutation import mix, random_numbers
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.language import MaskedScores

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from ensue.data.compact_texts import Columns, RaggedRows, Texts
+from ensue.data.examples import Pair, Pairs, PairSource, StoredPairs
 from ensue.data.kept_columns import Kept, kept
-from ensue.data.pairs import Pair, Pairs, PairSource
-from ensue.data.pairs.pair import StoredPairs
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
@@ -93,8 +92,6 @@ class SequenceToSequenceJob(Job[TextModel]):
         pairs = Pairs(source)
         if not pairs:
             raise DataError("no pair in it", source.location)
-        if without := next((pair for pair in pairs if self.layout.group and not pair.group.strip()), None):
-            raise DataError(f"no group in {self.layout.group}", without.path, without.line)
         split = Split.of(pairs, self.recipe.data, self.read, examples="pairs")
         if split.valid and self.recipe.data.division != "rows":
             split.valid = Pairs(references(split.valid, self.layout))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from ensue.data.pairs.pair import PairLayout
+from ensue.data.examples import PairLayout
 from ensue.models.build_text import build_encoder_decoder
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.arguments import check_type
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.decode.candidates import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError

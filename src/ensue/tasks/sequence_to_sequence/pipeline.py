@@ -12,9 +12,9 @@ import torch
 
 from ensue.arguments import check_texts
 from ensue.data.compact_texts import Ragged
+from ensue.data.examples import Pair, PairLayout, PairSource, with_references
 from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
-from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.data.sources import is_typed
 from ensue.errors import EnsueError
 from ensue.extensions.localization.glossary import text_ends

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, RaggedRows
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.extensions.frames.data.stored import FrameRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.stored import Bounds, Stored
 from ensue.text.characters import CharacterTokenizer

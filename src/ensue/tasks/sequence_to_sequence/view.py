@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.decode.beam import attention_taps
 from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 import numpy as np
 
 from ensue.data.compact_texts import Ragged
-from ensue.data.pairs import Pair, PairSource
+from ensue.data.examples import Pair, PairSource
 from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import SearchOptions

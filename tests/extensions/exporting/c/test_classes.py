@@ -13,7 +13,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.documents import Document
+from ensue.data.examples import Document
 from ensue.extensions.exporting.c.classifying import classifier_parts
 from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.exporting.c.writing import assembled

@@ -11,7 +11,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.pairs import Pair
+from ensue.data.examples import Pair
 from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.exporting.c.transducing import BEAMS, ROWS, transducer_parts
 from ensue.recipe.tables import TokenizerRecipe

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ensue.data.pairs import Pair, PairLayout
+from ensue.data.examples import Pair, PairLayout
 from ensue.data.records.record import Column
 from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.exporting.c.transducing import transducer_parts

@@ -161,7 +161,7 @@ def _validation_documents(run: RunDirectory) -> list[str]:
 
 def _validation_sources(run: RunDirectory) -> list[str]:
     """Some sources, each with tabs between its texts."""
-    from ensue.data.pairs import PairLayout, PairSource  # noqa: PLC0415
+    from ensue.data.examples import PairLayout, PairSource  # noqa: PLC0415
     from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob  # noqa: PLC0415
     from ensue.tasks.sequence_to_sequence.pipeline import references  # noqa: PLC0415
 

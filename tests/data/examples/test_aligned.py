@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.pairs import PairSource
-from ensue.data.pairs.source import parting
+from ensue.data.examples import PairSource
+from ensue.data.examples.aligned import parting
 from ensue.errors import DataError
 
 LONG = "aaaaaaaaaa\nccc\nbb\naaaaaaaaaaa\nc\naaaaaa\nccccccccccccccc\nb\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ensue.data.documents import Choice, Column, DocumentSource, Layout, detect_lines
-from ensue.data.documents.record_documents import find_columns
+from ensue.data.examples import Column, DocumentChoice, DocumentLayout, DocumentSource, detect_documents
+from ensue.data.examples.document_columns import find_columns
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 
@@ -18,8 +18,8 @@ def table(*rows: str, delimiter: str = "\t") -> str:
     return "".join(row.replace("|", delimiter) + "\n" for row in rows)
 
 
-def layout(text: str, choice: Choice | None = None, *, name: str = "x.tsv", **options: Any) -> Layout:
-    return detect_lines(Lines([text], name), choice, **options)
+def layout(text: str, choice: DocumentChoice | None = None, *, name: str = "x.tsv", **options: Any) -> DocumentLayout:
+    return detect_documents(Lines([text], name), choice, **options)
 
 
 def numbered(form: str, count: int = 20) -> list[str]:
@@ -29,12 +29,14 @@ def numbered(form: str, count: int = 20) -> list[str]:
 
 def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> None:
     text = "1 a b\n0 c d\n1 e\n"
-    assert layout(text, Choice(is_labeled=False), name="x").format == "plain"
+    assert layout(text, DocumentChoice(is_labeled=False), name="x").format == "plain"
     assert (
-        layout(text, Choice(is_labeled=False), name="x", like=Layout("first-word"), labels=["0", "1", "2"]).format
+        layout(
+            text, DocumentChoice(is_labeled=False), name="x", like=DocumentLayout("first-word"), labels=["0", "1", "2"]
+        ).format
         == "first-word"
     )
-    assert layout("some text\n", name="x", like=Layout("first-word")).format == "first-word"
+    assert layout("some text\n", name="x", like=DocumentLayout("first-word")).format == "first-word"
 
 
 @pytest.mark.parametrize(
@@ -86,11 +88,11 @@ def test_columns_are_told_by_what_is_in_them(rows: list[str], header: bool, labe
 
 def test_a_person_says_it_by_name_or_number() -> None:
     rows = table("a|b|2", *numbered("{label}|{i}|{text}"))
-    by_name = Layout("tsv", (Column(3, "2"),), Column(1, "a"), header=True)
-    assert layout(rows, Choice(("2",), "a")) == by_name
-    assert layout(rows, Choice(("2",), "1", header=True)) == by_name  # a name before a number
-    assert layout(rows, Choice(("3",), "1", header=False)) == Layout("tsv", (Column(3),), Column(1))
-    assert layout(rows, Choice(labels="b")).labels == Column(2, "b")
+    by_name = DocumentLayout("tsv", (Column(3, "2"),), Column(1, "a"), header=True)
+    assert layout(rows, DocumentChoice(("2",), "a")) == by_name
+    assert layout(rows, DocumentChoice(("2",), "1", header=True)) == by_name  # a name before a number
+    assert layout(rows, DocumentChoice(("3",), "1", header=False)) == DocumentLayout("tsv", (Column(3),), Column(1))
+    assert layout(rows, DocumentChoice(labels="b")).labels == Column(2, "b")
 
 
 @pytest.mark.parametrize(
@@ -98,49 +100,49 @@ def test_a_person_says_it_by_name_or_number() -> None:
     [
         (
             table(*numbered("{label}|{label}|{text}")),
-            Choice(),
+            DocumentChoice(),
             r"label: it may be column 1, column 2; --set data\.labels=\.\.\. names it",
         ),
         (
             table(*numbered("{label}|{text}|{text}")),
-            Choice(),
+            DocumentChoice(),
             r"text: it may be column 2, column 3; --set data\.texts=\.\.\. names it",
         ),
-        (table("text|class|intent", "a|b|c"), Choice(), r'it may be column 2 "class", column 3 "intent"'),
-        (table("text|label|Label", "a|b|c"), Choice(), r'it may be column 2 "label", column 3 "Label"'),
-        (table("a b c", "d e f"), Choice(), r"cannot tell which is the label: none of column 1 looks like it"),
-        (table("a", "b", "a", "b"), Choice(), r"cannot tell which is the text: none of column 1 looks like it"),
-        (table("text|label", "a|b"), Choice(labels="lable"), r'x\.tsv:1: no "lable"; did you mean "label"\?'),
-        (table("text|label", "a|b"), Choice(("9",)), r'x\.tsv:1: no "9"; there are "text", "label"'),
-        (table("a|b"), Choice(("2",), "3"), r"x\.tsv:1: no column 3; there are 2, without names"),
-        (table("a|b"), Choice(("0",), "1"), r"x\.tsv:1: no column 0; there are 2, without names"),
-        (table("a|b"), Choice(("1",), "1"), r"x\.tsv: column 1 is named as label and as text"),
-        (table("a|b|c|d"), Choice(("1", "2", "3"), "4"), r"x\.tsv: 3 texts; expected one or a pair, or data"),
-        ("\n\n", Choice(), r"x\.tsv: no rows"),
+        (table("text|class|intent", "a|b|c"), DocumentChoice(), r'it may be column 2 "class", column 3 "intent"'),
+        (table("text|label|Label", "a|b|c"), DocumentChoice(), r'it may be column 2 "label", column 3 "Label"'),
+        (table("a b c", "d e f"), DocumentChoice(), r"cannot tell which is the label: none of column 1 looks like it"),
+        (table("a", "b", "a", "b"), DocumentChoice(), r"cannot tell which is the text: none of column 1 looks like it"),
+        (table("text|label", "a|b"), DocumentChoice(labels="lable"), r'x\.tsv:1: no "lable"; did you mean "label"\?'),
+        (table("text|label", "a|b"), DocumentChoice(("9",)), r'x\.tsv:1: no "9"; there are "text", "label"'),
+        (table("a|b"), DocumentChoice(("2",), "3"), r"x\.tsv:1: no column 3; there are 2, without names"),
+        (table("a|b"), DocumentChoice(("0",), "1"), r"x\.tsv:1: no column 0; there are 2, without names"),
+        (table("a|b"), DocumentChoice(("1",), "1"), r"x\.tsv: column 1 is named as label and as text"),
+        (table("a|b|c|d"), DocumentChoice(("1", "2", "3"), "4"), r"x\.tsv: 3 texts; expected one or a pair, or data"),
+        ("\n\n", DocumentChoice(), r"x\.tsv: no rows"),
     ],
 )
-def test_what_is_not_told_is_an_error(text: str, choice: Choice, message: str) -> None:
+def test_what_is_not_told_is_an_error(text: str, choice: DocumentChoice, message: str) -> None:
     with pytest.raises(DataError) as caught:
         layout(text, choice)
     assert re.search(message, caught.value.in_options())
 
 
 def test_columns_need_a_format_that_has_them() -> None:
-    with pytest.raises(DataError, match=r"x: first-word has no columns; data\.texts and data\.labels are for tsv, csv"):
-        layout("1 a\n1 b\n", Choice(labels="2"), name="x")
+    with pytest.raises(DataError, match=r"x: first-word has no columns; data\.texts and data\.labels are for tables"):
+        layout("1 a\n1 b\n", DocumentChoice(labels="2"), name="x")
     with pytest.raises(DataError, match=r'unknown format "jsn"; did you mean "json"\?'):
         layout("1 a\n1 b\n", format="jsn")
 
 
 def test_json_keys_are_told_as_columns_are() -> None:
     objects = '{"id": 7, "text": "a b", "rating": 2, "label": "x"}\n{"text": "c"}\n'
-    assert layout(objects, name="x.json") == Layout("json", (Column(0, "text"),), Column(0, "label"))
+    assert layout(objects, name="x.json") == DocumentLayout("json", (Column(0, "text"),), Column(0, "label"))
     other = "".join(
         f'{{"n": {i}, "art": {i % 2}, "satz": "das ist {i}", "meta": {{"a": "b c d e"}}}}\n' for i in range(9)
     )
-    assert layout(other, name="x.json") == Layout("json", (Column(0, "satz"),), Column(0, "art"))
+    assert layout(other, name="x.json") == DocumentLayout("json", (Column(0, "satz"),), Column(0, "art"))
     with pytest.raises(DataError, match=r'x\.json:1: no "lable"; did you mean "label"\?'):
-        layout(objects, Choice(labels="lable"), name="x.json")
+        layout(objects, DocumentChoice(labels="lable"), name="x.json")
 
 
 def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
@@ -149,17 +151,17 @@ def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
     later.write_text("n,satz,art\n1,g h,y\n", encoding="utf-8")
     bare.write_text("satz\ng h\n", encoding="utf-8")
     objects.write_text('{"satz": "g h", "art": "y"}\n', encoding="utf-8")
-    run = Layout.from_json(DocumentSource(train, Choice(("satz",), "art")).layout.to_json())
-    assert run == Layout("csv", (Column(2, "satz"),), Column(1, "art"), header=True)
+    run = DocumentLayout.from_json(DocumentSource(train, DocumentChoice(("satz",), "art")).layout.to_json())
+    assert run == DocumentLayout("csv", (Column(2, "satz"),), Column(1, "art"), header=True)
     for path in (later, objects):
         found = list(DocumentSource(path, like=run))
         assert [(document.labels, document.texts) for document in found] == [(("y",), ("g h",))]
-    unlabeled = DocumentSource(bare, Choice(is_labeled=False), like=run)
-    assert unlabeled.layout == Layout("csv", (Column(1, "satz"),), None, header=True)
+    unlabeled = DocumentSource(bare, DocumentChoice(is_labeled=False), like=run)
+    assert unlabeled.layout == DocumentLayout("csv", (Column(1, "satz"),), None, header=True)
     assert [document.texts for document in unlabeled] == [("g h",)]
     with pytest.raises(DataError, match=r'bare\.csv:1: no "art"'):
         DocumentSource(bare, like=run)
-    by_number = Layout("tsv", (Column(1),), Column(2))
+    by_number = DocumentLayout("tsv", (Column(1),), Column(2))
     assert layout(table("a b|x", "c d|y"), like=by_number) == by_number
     assert layout('{"text": "a", "label": "x"}\n', name="x.json", like=by_number).texts == (Column(0, "text"),)
 
@@ -167,18 +169,18 @@ def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (Layout("plain"), "plain"),
-        (Layout("tsv", (Column(2),), Column(1)), "tsv, label: column 1, text: column 2"),
+        (DocumentLayout("plain"), "plain"),
+        (DocumentLayout("tsv", (Column(2),), Column(1)), "tsv, label: column 1, text: column 2"),
         (
-            Layout("csv", (Column(1, "a"), Column(3, "b")), Column(2, "y"), header=True, separator=";"),
+            DocumentLayout("csv", (Column(1, "a"), Column(3, "b")), Column(2, "y"), header=True, separator=";"),
             'csv with a header, label: column 2 "y" (several, separated by ";"), texts: column 1 "a" + column 3 "b"',
         ),
-        (Layout("json", (Column(0, "a"), Column(0, "b")), joined=True), 'json, text: "a" + "b" (joined)'),
+        (DocumentLayout("json", (Column(0, "a"), Column(0, "b")), joined=True), 'json, text: "a" + "b" (joined)'),
     ],
 )
-def test_a_layout_is_shown_in_a_line_and_kept_as_json(value: Layout, shown: str) -> None:
+def test_a_layout_is_shown_in_a_line_and_kept_as_json(value: DocumentLayout, shown: str) -> None:
     assert str(value) == shown
-    assert Layout.from_json(value.to_json()) == value
+    assert DocumentLayout.from_json(value.to_json()) == value
 
 
 REPEATED = [["Text", "Text", "Label"], *([f"some text of words {n}", str(n), "ab"[n % 2]] for n in range(12))]
@@ -186,15 +188,15 @@ REPEATED = [["Text", "Text", "Label"], *([f"some text of words {n}", str(n), "ab
 
 def test_a_header_with_a_name_twice_is_a_header() -> None:
     with pytest.raises(DataError, match=r'it may be column 1 "Text", column 2 "Text"; settings={"data.texts"'):
-        find_columns(REPEATED, Choice(), "x")
+        find_columns(REPEATED, DocumentChoice(), "x")
     with pytest.raises(
         DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected one, or its number in place'
     ):
-        find_columns(REPEATED, Choice(texts=("Text",)), "x")
-    chosen = find_columns(REPEATED, Choice(texts=("2",)), "x")
+        find_columns(REPEATED, DocumentChoice(texts=("Text",)), "x")
+    chosen = find_columns(REPEATED, DocumentChoice(texts=("2",)), "x")
     assert chosen == (True, Column(3, "Label"), (Column(2),), False, None)
     others = [["n", "n", "Text", "Label"], *([str(n), str(n), *row[:1], row[2]] for n, row in enumerate(REPEATED[1:]))]
-    assert find_columns(others, Choice(), "x") == (True, Column(4, "Label"), (Column(3, "Text"),), False, None)
+    assert find_columns(others, DocumentChoice(), "x") == (True, Column(4, "Label"), (Column(3, "Text"),), False, None)
     unknown = [["Notiz", "Notiz", "Art"], *REPEATED[1:]]
     with pytest.raises(DataError, match='2 columns are named "Notiz"'):
-        find_columns(unknown, Choice(), "x")
+        find_columns(unknown, DocumentChoice(), "x")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.detection.locations import folder_format
-from ensue.data.documents import Choice, DocumentSource, Layout
+from ensue.data.examples import DocumentChoice, DocumentLayout, DocumentSource
 from ensue.data.lines import Lines
 from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
@@ -26,7 +26,7 @@ def folder(path: Path, files: dict[str, str]) -> Path:
 def test_names_are_read_with_their_files_as_labels(tmp_path: Path) -> None:
     files = NAMES | {"Scots Gaelic.txt": "Smith\nRoss"}
     source = DocumentSource(folder(tmp_path, files))
-    assert source.layout == Layout("class-files")
+    assert source.layout == DocumentLayout("class-files")
     assert [(*document.labels, *document.texts) for document in source] == [
         ("Arabic", "Khoury"), ("Arabic", "Nahas"), ("French", "Abel"), ("French", "Étienne"),
         ("Scots Gaelic", "Smith"), ("Scots Gaelic", "Ross"),
@@ -93,12 +93,12 @@ def test_only_such_a_folder_is_taken_for_one(files: dict[str, str], expected: st
 
 
 def test_texts_without_labels_are_read_so_only_by_a_run_that_was_trained_so(tmp_path: Path) -> None:
-    choice = Choice(is_labeled=False)
+    choice = DocumentChoice(is_labeled=False)
     folder(tmp_path, QUESTIONS)
     assert DocumentSource(tmp_path, choice).layout.format == "plain"
-    assert DocumentSource(tmp_path, choice, like=Layout("plain")).layout.format == "plain"
-    assert DocumentSource(tmp_path, choice, like=Layout("class-files")).layout.format == "class-files"
-    assert DocumentSource(tmp_path / "Person.txt", choice, like=Layout("class-files")).layout.format == "plain"
+    assert DocumentSource(tmp_path, choice, like=DocumentLayout("plain")).layout.format == "plain"
+    assert DocumentSource(tmp_path, choice, like=DocumentLayout("class-files")).layout.format == "class-files"
+    assert DocumentSource(tmp_path / "Person.txt", choice, like=DocumentLayout("class-files")).layout.format == "plain"
 
 
 @pytest.mark.parametrize("format", ["", "class-files"])
@@ -121,7 +121,7 @@ def test_bad_files_are_said_with_their_line(tmp_path: Path) -> None:
     found = summarize(tmp_path)
     assert (found.taken.format, found.error is None) == ("class-files", False)
     with pytest.raises(DataError, match=r"class-files has no columns"):
-        DocumentSource(tmp_path, Choice(labels="x"), format="class-files", encoding="latin-1")
+        DocumentSource(tmp_path, DocumentChoice(labels="x"), format="class-files", encoding="latin-1")
 
 
 def test_long_lines_are_no_texts_of_a_class(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.detection.formats import csv_format
-from ensue.data.documents import Choice, DocumentSource, Layout
+from ensue.data.examples import DocumentChoice, DocumentLayout, DocumentSource, PairSource
 from ensue.data.lines import Lines
-from ensue.data.pairs import PairSource
 from ensue.data.records.quoting import announced_delimiter, seen_delimiter
 from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
@@ -67,7 +66,7 @@ def test_what_python_writes_is_read_and_written_back(
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter=delimiter, quoting=quoting, lineterminator="\n")
     writer.writerows([("text", "label"), *rows])
-    source = DocumentSource(Lines([buffer.getvalue()], "x"), Choice(is_labeled=False), format=format)
+    source = DocumentSource(Lines([buffer.getvalue()], "x"), DocumentChoice(is_labeled=False), format=format)
     found = list(source)
     assert [(*document.texts, *document.labels) for document in found] == rows
     assert "".join(source.write(document, document.labels) for document in found) == buffer.getvalue()
@@ -108,7 +107,7 @@ def test_wrong_rows_are_said_with_their_line(text: str, message: str) -> None:
 
 def test_layouts_are_kept() -> None:
     layout = DocumentSource(Lines([EXPORT], "x"), format="csv").layout
-    assert Layout.from_json(layout.to_json()) == layout
+    assert DocumentLayout.from_json(layout.to_json()) == layout
 
 
 def test_a_first_line_names_the_delimiter_as_excel_does() -> None:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.documents import Choice, Column, Document, DocumentSource, Layout, read_lines, write
+from ensue.data.examples import (
+    Column,
+    Document,
+    DocumentChoice,
+    DocumentLayout,
+    DocumentSource,
+    read_documents,
+    write_document,
+)
 from ensue.data.lines import Lines
 
 TSV = '\nid\ttext\tlabel\r\n\r\n1\t"a b\t old \r\n\n2\tc\u2028d\t\r\n'
@@ -20,10 +28,14 @@ JSON = (
 BARE = '{"text": "a"}\n{"id": {"label": "y"}, "text": "b" }\n'
 
 
-def rewritten(text: str, layout: Layout, labels: list[tuple[str, ...]], probabilities: tuple[float, ...] = ()) -> str:
+def rewritten(
+    text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], probabilities: tuple[float, ...] = ()
+) -> str:
     """The text with these labels in the place of its own."""
-    found = list(read_lines(Lines([text], "x"), layout, is_labeled=False))
-    return "".join(write(document, layout, new, probabilities) for document, new in zip(found, labels, strict=True))
+    found = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
+    return "".join(
+        write_document(document, layout, new, probabilities) for document, new in zip(found, labels, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,44 +43,44 @@ def rewritten(text: str, layout: Layout, labels: list[tuple[str, ...]], probabil
     [
         (
             TSV,
-            Layout("tsv", (Column(2, "text"),), Column(3, "label"), header=True),
+            DocumentLayout("tsv", (Column(2, "text"),), Column(3, "label"), header=True),
             [("new",), ("a \t b",)],
             TSV.replace(" old ", "new").replace("d\t\r", "d\ta b\r"),
         ),
         (
             CSV,
-            Layout("csv", (Column(2, "text"),), Column(1, "label"), header=True),
+            DocumentLayout("csv", (Column(2, "text"),), Column(1, "label"), header=True),
             [("new",), ('new "one", two',)],
             CSV.replace('"old, ""x"""', "new").replace("old,plain", '"new ""one"", two",plain'),
         ),
         (
             JSON,
-            Layout("json", (Column(0, "text"),), Column(0, "label")),
+            DocumentLayout("json", (Column(0, "text"),), Column(0, "label")),
             [('new "é"',), ("y",), ("0",)],
             JSON.replace('"old"', '"new \\"é\\""').replace('["x"]', '["y"]').replace('label": 1', 'label": 0'),
         ),
         (
             JSON,
-            Layout("json", (Column(0, "text"),), Column(0, "label")),
+            DocumentLayout("json", (Column(0, "text"),), Column(0, "label")),
             [("y", "z"), (), ("yes",)],
             JSON.replace('"old"', '["y", "z"]').replace('["x"]', "[]").replace('label": 1', 'label": "yes"'),
         ),
         (
             BARE,
-            Layout("json", (Column(0, "text"),)),
+            DocumentLayout("json", (Column(0, "text"),)),
             [("new",), ("new",)],
             '{"text": "a", "label": "new"}\n{"id": {"label": "y"}, "text": "b", "label": "new" }\n',
         ),
         (
             "__label__x  __label__y a b\r\n\nc",
-            Layout("fasttext"),
+            DocumentLayout("fasttext"),
             [("z",), ("new one",)],
             "__label__z a b\r\n\n__label__new_one c",
         ),
-        ("a b\t__label__x\n", Layout("fasttext"), [("y", "z")], "a b __label__y __label__z\n"),
-        ("1 a  b \n\n0 c", Layout("first-word"), [("0",), ("so so",)], "0 a  b \n\nso_so c"),
-        ("1\ta b\n0 c\td\n", Layout("first-word"), [("1",), ("0",)], "1\ta b\n0 c\td\n"),
-        ("a\tb\r\n\nc", Layout("plain"), [("x",), ("y", "z"), ("x\ty",)], "x\ta\tb\r\ny,z\t\nx y\tc"),
+        ("a b\t__label__x\n", DocumentLayout("fasttext"), [("y", "z")], "a b __label__y __label__z\n"),
+        ("1 a  b \n\n0 c", DocumentLayout("first-word"), [("0",), ("so so",)], "0 a  b \n\nso_so c"),
+        ("1\ta b\n0 c\td\n", DocumentLayout("first-word"), [("1",), ("0",)], "1\ta b\n0 c\td\n"),
+        ("a\tb\r\n\nc", DocumentLayout("plain"), [("x",), ("y", "z"), ("x\ty",)], "x\ta\tb\r\ny,z\t\nx y\tc"),
     ],
     ids=[
         "tsv",
@@ -84,7 +96,7 @@ def rewritten(text: str, layout: Layout, labels: list[tuple[str, ...]], probabil
     ],
 )
 def test_the_label_is_put_in_and_all_else_is_untouched(
-    text: str, layout: Layout, labels: list[tuple[str, ...]], expected: str
+    text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], expected: str
 ) -> None:
     assert rewritten(text, layout, labels) == expected
 
@@ -94,33 +106,33 @@ def test_the_label_is_put_in_and_all_else_is_untouched(
     [
         (
             "\ntext\r\na b\r\nc",
-            Layout("tsv", (Column(1, "text"),), header=True),
+            DocumentLayout("tsv", (Column(1, "text"),), header=True),
             "\ntext\tlabel\tprobability\r\na b\tx\t0.9877\r\nc\tx\t0.9877",
         ),
-        ("a b\t\nc\t\n", Layout("tsv", (Column(1),), Column(2)), "a b\tx\t0.9877\nc\tx\t0.9877\n"),
+        ("a b\t\nc\t\n", DocumentLayout("tsv", (Column(1),), Column(2)), "a b\tx\t0.9877\nc\tx\t0.9877\n"),
         (
             '"te\nxt"\n"a,b"\n',
-            Layout("csv", (Column(1, "te\nxt"),), header=True),
+            DocumentLayout("csv", (Column(1, "te\nxt"),), header=True),
             '"te\nxt",label,probability\n"a,b",x,0.9877\n',
         ),
         (
             '{"text": "a", "probability": null}\n',
-            Layout("json", (Column(0, "text"),)),
+            DocumentLayout("json", (Column(0, "text"),)),
             '{"text": "a", "probability": 0.987654, "label": "x"}\n',
         ),
-        ("a\n\n", Layout("plain"), "x\t0.9877\ta\nx\t0.9877\t\n"),
+        ("a\n\n", DocumentLayout("plain"), "x\t0.9877\ta\nx\t0.9877\t\n"),
     ],
     ids=["tsv", "tsv without header", "csv", "json", "plain"],
 )
-def test_columns_that_are_missing_come_at_the_end(text: str, layout: Layout, expected: str) -> None:
-    found = list(read_lines(Lines([text], "x"), layout, is_labeled=False))
-    assert "".join(write(document, layout, ("x",), (0.98765432,)) for document in found) == expected
+def test_columns_that_are_missing_come_at_the_end(text: str, layout: DocumentLayout, expected: str) -> None:
+    found = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
+    assert "".join(write_document(document, layout, ("x",), (0.98765432,)) for document in found) == expected
 
 
 def test_several_labels_are_joined_as_they_are_read() -> None:
-    layout = Layout("csv", (Column(1),), Column(2), separator=";")
+    layout = DocumentLayout("csv", (Column(1),), Column(2), separator=";")
     assert rewritten("a,\n", layout, [("x", "y, z")], (0.5, 0.25)) == 'a,"x;y, z",0.5000;0.2500\n'
-    layout = Layout("json", (Column(0, "text"),), separator=";")
+    layout = DocumentLayout("json", (Column(0, "text"),), separator=";")
     expected = '{"text": "a", "label": "x;y", "probability": [0.5, 0.25]}\n'
     assert rewritten('{"text": "a"}\n', layout, [("x", "y")], (0.5, 0.25)) == expected
 
@@ -135,10 +147,10 @@ def test_a_text_file_of_a_folder_gets_a_line(tmp_path: Path) -> None:
 
 def test_what_is_predicted_can_be_read(tmp_path: Path) -> None:
     """A run by names; a file in another order without labels; and the answers as a file of their own."""
-    run = Layout("csv", (Column(1, "text"),), Column(2, "y"), header=True)
+    run = DocumentLayout("csv", (Column(1, "text"),), Column(2, "y"), header=True)
     path = tmp_path / "new.csv"
     path.write_text('n,text\n1,"a, b"\n2,c\n', encoding="utf-8")
-    source = DocumentSource(path, Choice(is_labeled=False), like=run)
+    source = DocumentSource(path, DocumentChoice(is_labeled=False), like=run)
     answers = "".join(source.write(document, (document.texts[0][0],)) for document in source)
     assert answers == 'n,text,label\n1,"a, b",a\n2,c,c\n'
 
@@ -162,12 +174,12 @@ FORMS = {
 def test_round_trips(name: str, rows: list[tuple[str, str, str]]) -> None:
     """Read what another hand wrote; write its own labels: nothing changes. Write new ones: these are read."""
     column = Column(0, "text") if name == "json" else Column(1)
-    layout = Layout(name, (column,), Column(0, "label") if name == "json" else Column(2))
+    layout = DocumentLayout(name, (column,), Column(0, "label") if name == "json" else Column(2))
     file = "".join(FORMS[name](label, text) for label, text, _ in rows)
-    found = list(read_lines(Lines([file], "x"), layout))
+    found = list(read_documents(Lines([file], "x"), layout))
     assert [(document.labels, document.texts) for document in found] == [((label,), (text,)) for label, text, _ in rows]
     new = rewritten(file, layout, [(label,) for _, _, label in rows])
-    again = list(read_lines(Lines([new], "x"), layout))
+    again = list(read_documents(Lines([new], "x"), layout))
     assert [document.labels for document in again] == [(label,) for _, _, label in rows]
     assert [(document.texts, document.line) for document in again] == [
         (document.texts, document.line) for document in found
@@ -193,10 +205,10 @@ def test_a_document_is_a_value() -> None:
     ],
 )
 def test_labels_with_white_space_come_back_as_they_were(text: str, name: str, labels: list[str]) -> None:
-    layout = Layout(name, (Column(1),), Column(2)) if name == "tsv" else Layout(name)
-    found = list(read_lines(Lines([text], "x"), layout))
+    layout = DocumentLayout(name, (Column(1),), Column(2)) if name == "tsv" else DocumentLayout(name)
+    found = list(read_documents(Lines([text], "x"), layout))
     assert [document.labels for document in found] == [(label,) for label in labels]
     for order in (labels, labels[::-1]):
-        again = list(read_lines(Lines([rewritten(text, layout, [(label,) for label in order])], "x"), layout))
+        again = list(read_documents(Lines([rewritten(text, layout, [(label,) for label in order])], "x"), layout))
         assert [document.labels for document in again] == [(label,) for label in order]
         assert [document.texts for document in again] == [document.texts for document in found]

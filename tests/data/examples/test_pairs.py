@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ensue.data.examples import Column, Pair, PairLayout, PairSource, with_references
 from ensue.data.lines import Lines
-from ensue.data.pairs import Column, Pair, PairLayout, PairSource, with_references
 from ensue.errors import DataError
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from ensue.data.decoding import decoded
-from ensue.data.documents import Choice, Document, DocumentSource
+from ensue.data.examples import Document, DocumentChoice, DocumentSource
 from ensue.errors import DataError
 
 pytestmark = pytest.mark.slow
 
-NEWS = Choice(("2", "3"), joined=True)
+NEWS = DocumentChoice(("2", "3"), joined=True)
 
 
-def documents(path: Path, choice: Choice | None = None, *, encoding: str = "utf-8") -> list[Document]:
+def documents(path: Path, choice: DocumentChoice | None = None, *, encoding: str = "utf-8") -> list[Document]:
     return list(DocumentSource(path, choice, encoding=encoding))
 
 
@@ -31,17 +31,17 @@ def documents(path: Path, choice: Choice | None = None, *, encoding: str = "utf-
         ("sst/stsa.fine.dev", 1_101, 5, None, "utf-8"),
         ("sst/stsa.fine.test.xz", 2_210, 5, None, "utf-8"),
         ("sms_spam/SMSSpamCollection.xz", 5_574, {"ham": 4_827, "spam": 747}, None, "utf-8"),
-        ("cola/in_domain_train.tsv.xz", 8_551, 2, Choice(("4",), "2"), "utf-8"),
-        ("cola/in_domain_dev.tsv", 527, 2, Choice(("4",), "2"), "utf-8"),
-        ("cola/out_of_domain_dev.tsv", 516, 2, Choice(("4",), "2"), "utf-8"),
+        ("cola/in_domain_train.tsv.xz", 8_551, 2, DocumentChoice(("4",), "2"), "utf-8"),
+        ("cola/in_domain_dev.tsv", 527, 2, DocumentChoice(("4",), "2"), "utf-8"),
+        ("cola/out_of_domain_dev.tsv", 516, 2, DocumentChoice(("4",), "2"), "utf-8"),
         ("mrpc/msr_paraphrase_train.txt.xz", 4_076, {"1": 2_753, "0": 1_323}, None, "utf-8"),
         ("mrpc/msr_paraphrase_test.txt.xz", 1_725, {"1": 1_147, "0": 578}, None, "utf-8"),
-        ("sick/SICK_train.txt.xz", 4_500, 3, Choice(labels="entailment_judgment"), "utf-8"),
+        ("sick/SICK_train.txt.xz", 4_500, 3, DocumentChoice(labels="entailment_judgment"), "utf-8"),
         ("rte_resplit/train.tsv.xz", 1_244, 2, None, "utf-8"),
         ("ag_news_test_only/test.csv.xz", 7_600, dict.fromkeys("1234", 1_900), NEWS, "utf-8"),
-        ("samsum/train.csv.xz", 14_731, 14_731, Choice(("dialogue", "summary"), "id"), "utf-8"),
-        ("samsum/validation.csv.xz", 818, 818, Choice(("dialogue", "summary"), "id"), "utf-8"),
-        ("samsum/test.csv.xz", 819, 819, Choice(("dialogue", "summary"), "id"), "utf-8"),
+        ("samsum/train.csv.xz", 14_731, 14_731, DocumentChoice(("dialogue", "summary"), "id"), "utf-8"),
+        ("samsum/validation.csv.xz", 818, 818, DocumentChoice(("dialogue", "summary"), "id"), "utf-8"),
+        ("samsum/test.csv.xz", 819, 819, DocumentChoice(("dialogue", "summary"), "id"), "utf-8"),
         ("mr/rt-polarity.all.xz", 10_662, {"0": 5_331, "1": 5_331}, None, "cp1252"),
         ("subj/subj.all.xz", 10_000, {"0": 5_000, "1": 5_000}, None, "cp1252"),
         ("cr/custrev.all.xz", 3_775, 2, None, "cp1252"),
@@ -49,7 +49,12 @@ def documents(path: Path, choice: Choice | None = None, *, encoding: str = "utf-
     ],
 )
 def test_counts_and_classes(
-    shared_data: Path, name: str, count: int, classes: int | dict[str, int], choice: Choice | None, encoding: str
+    shared_data: Path,
+    name: str,
+    count: int,
+    classes: int | dict[str, int],
+    choice: DocumentChoice | None,
+    encoding: str,
 ) -> None:
     found = documents(shared_data / name, choice, encoding=encoding)
     assert len(found) == count
@@ -101,19 +106,19 @@ def test_what_is_not_told(shared_data: Path, name: str, message: str) -> None:
 
 def test_a_row_with_more_columns_is_named(shared_data: Path) -> None:
     with pytest.raises(DataError, match=r"sts-train\.tsv\.xz:5553: 9 columns; expected 7 as in line 1"):
-        documents(shared_data / "sts_b" / "sts-train.tsv.xz", Choice(("6", "7"), "5"))
+        documents(shared_data / "sts_b" / "sts-train.tsv.xz", DocumentChoice(("6", "7"), "5"))
 
 
 @pytest.mark.parametrize(
     ("name", "choice"),
     [
-        ("mrpc/msr_paraphrase_test.txt.xz", Choice()),
-        ("samsum/train.csv.xz", Choice(("dialogue",), "id")),
-        ("imdb/train.jsonl.xz", Choice()),
-        ("sst/stsa.fine.train.xz", Choice()),
+        ("mrpc/msr_paraphrase_test.txt.xz", DocumentChoice()),
+        ("samsum/train.csv.xz", DocumentChoice(("dialogue",), "id")),
+        ("imdb/train.jsonl.xz", DocumentChoice()),
+        ("sst/stsa.fine.train.xz", DocumentChoice()),
     ],
 )
-def test_written_with_their_own_labels_they_are_the_same(shared_data: Path, name: str, choice: Choice) -> None:
+def test_written_with_their_own_labels_they_are_the_same(shared_data: Path, name: str, choice: DocumentChoice) -> None:
     path = shared_data / name
     source = DocumentSource(path, choice)
     text = "".join(decoded(path, "utf-8"))

@@ -1,8 +1,6 @@
-"""A document of each record that has columns or keys.
+"""The columns of label and texts in a table or in JSON, by the user's choice, their names or their contents.
 
-The columns of label and texts are found by their names or contents:
-
-1. The user's choice (`Choice`): a name of the header, or a number from 1. If there is a name, there is a header.
+1. The user's choice (`DocumentChoice`): a name of the header, or a number from 1. With a name there is a header.
 2. Names, without regard to case and signs. Label: "label" or "labels", else the only one of `LABELS`. Text: the two of
    `PAIRS`; else "text", else the only one of `TEXTS`. A title (`TITLES`) is joined before the text.
 3. Content of the first rows. Label: the only column of short values of which at most a quarter differ (of two such, one
@@ -15,15 +13,20 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ensue.data.detection.signs import are_few
-from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout, joined_text, split_labels
-from ensue.data.lines import Lines
-from ensue.data.records.json_objects import check_characters
-from ensue.data.records.reader import Answer, Reader
-from ensue.data.records.record import LONGEST_NAME, Column, Record, named_column, simplified, told_apart
+from ensue.data.examples.layout import DocumentChoice
+from ensue.data.records.record import (
+    LONGEST_NAME,
+    Column,
+    first_columns,
+    named_column,
+    simplified,
+    taken_out,
+    told_apart,
+)
 from ensue.errors import DataError, listed
 
 LABELS = (
@@ -64,44 +67,32 @@ class TableColumns(NamedTuple):
     group: Column | None
 
 
-def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str, *, has_keys: bool = False) -> TableColumns:
+def find_columns(
+    rows: Sequence[Sequence[str]], choice: DocumentChoice, name: str, *, has_keys: bool = False
+) -> TableColumns:
     """The columns of a table by its first rows, which are keys if it `has_keys`. Raises DataError if none fit."""
     header = not has_keys and (_has_header(rows, choice) if choice.header is None else choice.header)
-    if not rows:
-        raise DataError("no rows", name)
-    body = rows[1:] if header or has_keys else rows
-    if has_keys:
-        columns = [Column(0, name) for name in rows[0]]
-    else:
-        columns = [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
-    table = _Table(columns, body, name)
-    groups = told_apart(filter(None, [table.taken_out(choice.group)]), columns, [choice.group], name)
+    columns = first_columns(rows, name, header=header, has_keys=has_keys)
+    group, others = taken_out(columns, choice.group, name)
+    table = _Table(columns, others, rows[1:] if header or has_keys else rows, name)
     label, texts, joined = table.decide(choice)
     labels = told_apart(filter(None, [label]), columns, [choice.labels], name)
     texts = told_apart(texts, columns, choice.texts, name)
-    return TableColumns(header, next(iter(labels), None), texts, joined, next(iter(groups), None))
+    return TableColumns(header, next(iter(labels), None), texts, joined, group)
 
 
 class _Table:
-    """Columns and the first rows below them."""
+    """The columns without that of groups, and the first cells of each."""
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], name: str) -> None:
-        self.columns = list(columns)
-        width = len(self.columns)
-        self.cells = [[row[i].strip() for row in rows if len(row) == width] for i in range(width)]
-        self.name = name
+    def __init__(
+        self, columns: Sequence[Column], others: Sequence[Column], rows: Sequence[Sequence[str]], name: str
+    ) -> None:
+        self.columns, self.name, width = list(others), name, len(columns)
+        places = [place for place, column in enumerate(columns) if column in {*others}]
+        self.cells = [[row[place].strip() for row in rows if len(row) == width] for place in places]
 
-    def taken_out(self, name: str) -> Column | None:
-        """The column of that name, or number, which then is none of the others; None for no name."""
-        if not name:
-            return None
-        column = self.named(name)
-        place = self.columns.index(column)
-        del self.columns[place], self.cells[place]
-        return column
-
-    def decide(self, choice: Choice) -> tuple[Column | None, tuple[Column, ...], bool]:
-        texts = tuple(self.named(name) for name in choice.texts)
+    def decide(self, choice: DocumentChoice) -> tuple[Column | None, tuple[Column, ...], bool]:
+        texts = tuple(named_column(self.columns, name, self.name) for name in choice.texts)
         label = self._label(choice, texts)
         if len(texts) > 2 and not choice.joined:
             raise DataError(f"{len(texts)} texts; expected one or a pair, or data.joined=true", self.name)
@@ -115,49 +106,45 @@ class _Table:
             label = self._label_by_content(texts)
         return label, texts or (self._text_by_content(label),), joined
 
-    def _label(self, choice: Choice, texts: Sequence[Column]) -> Column | None:
+    def _label(self, choice: DocumentChoice, texts: Sequence[Column]) -> Column | None:
         if not choice.labels:
             return self._label_by_name(texts)
         try:
-            return self.named(choice.labels)
+            return named_column(self.columns, choice.labels, self.name)
         except DataError:
             if choice.is_labeled:
                 raise
             is_key = not self.columns[0].number  # an object may lack it, and get it in writing
             return Column(0, choice.labels) if is_key else None
 
-    def named(self, name: str) -> Column:
-        """The column of that name, or number."""
-        return named_column(self.columns, name, self.name)
-
     def _by_name(self, names: Sequence[str], taken: Sequence[Column]) -> list[Column]:
         return [column for column in self.columns if simplified(column.name) in names and column not in taken]
 
     def _label_by_name(self, texts: Sequence[Column]) -> Column | None:
-        for group in LABELS:
-            if found := self._by_name(group, texts):
-                return self._only(found, "label", "labels")
+        for names in LABELS:
+            if columns := self._by_name(names, texts):
+                return self._only(columns, "label", "labels")
         return None
 
     def _texts_by_name(self, label: Column | None) -> tuple[tuple[Column, ...], bool]:
         taken = [] if label is None else [label]
         for pair in PAIRS:
-            found = [self._by_name([name], taken) for name in pair]
-            if all(found):
-                return tuple(self._only(columns, "text", "texts") for columns in found), False
-        for group in TEXTS:
-            if body := self._by_name(group, taken):
+            sides = [self._by_name([name], taken) for name in pair]
+            if all(sides):
+                return tuple(self._only(columns, "text", "texts") for columns in sides), False
+        for names in TEXTS:
+            if body := self._by_name(names, taken):
                 title = self._by_name(TITLES, taken)[:1]
                 return (*title, self._only(body, "text", "texts")), bool(title)
         return (), False
 
     def _label_by_content(self, texts: Sequence[Column]) -> Column:
         free = [place for place, column in enumerate(self.columns) if column not in texts]
-        found = [place for place in free if are_few(self.cells[place])]
-        if len(found) != 1 and len(self.columns) == 2:
-            words = [place for place in found or free if not any(" " in cell for cell in self.cells[place])]
-            found = words if len(words) == 1 else found
-        return self._only([self.columns[place] for place in found], "label", "labels")
+        places = [place for place in free if are_few(self.cells[place])]
+        if len(places) != 1 and len(self.columns) == 2:
+            words = [place for place in places or free if not any(" " in cell for cell in self.cells[place])]
+            places = words if len(words) == 1 else places
+        return self._only([self.columns[place] for place in places], "label", "labels")
 
     def _text_by_content(self, label: Column | None) -> Column:
         free = [place for place, column in enumerate(self.columns) if column != label]
@@ -168,19 +155,18 @@ class _Table:
             long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
         return self._only([self.columns[place] for place in long], "text", "texts")
 
-    def _only(self, found: Sequence[Column], kind: str, key: str) -> Column:
-        if len(found) == 1:
-            return found[0]
-        columns = listed([str(column) for column in found or self.columns], most=12)
-        which = f"it may be {columns}" if found else f"none of {columns} looks like it"
+    def _only(self, candidates: Sequence[Column], kind: str, key: str) -> Column:
+        if len(candidates) == 1:
+            return candidates[0]
+        columns = listed([str(column) for column in candidates or self.columns], most=12)
+        which = f"it may be {columns}" if candidates else f"none of {columns} looks like it"
         setting, option = f"--set data.{key}=...", f"--{'words' if key == 'texts' else key} NAME"
         message = f"cannot tell which is the {kind}: {which}; {setting} names it"
         raise DataError(message, self.name, options={setting: option})
 
 
-def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
-    asked = [name for name in (choice.labels, *choice.texts, choice.group) if name]
-    if any(not name.isdecimal() for name in asked):
+def _has_header(rows: Sequence[Sequence[str]], choice: DocumentChoice) -> bool:
+    if choice.has_names:
         return True
     first = rows[0] if rows else [""]
     names = {simplified(name) for name in first} - {""}
@@ -209,60 +195,3 @@ def _num_words(cells: Sequence[str]) -> float:
 def _mean(numbers: Iterable[int]) -> float:
     values = list(numbers)
     return sum(values) / len(values) if values else 0.0
-
-
-class RecordDocuments(DocumentFormat):
-    """A label is a text; in JSON also a number or boolean, or a list of them."""
-
-    def __init__(self, reader: Reader) -> None:
-        self.reader, self.name = reader, reader.name
-
-    def layout(self, lines: Lines, choice: Choice) -> Layout:
-        found = find_columns(self.reader.first(lines), choice, lines.name, has_keys=self.reader.has_keys)
-        return Layout(self.name, found.texts, found.labels, found.header, choice.separator, found.joined, found.group)
-
-    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        name, text = lines.name, self.reader.text
-        needed = (*layout.texts, *(column for column in (layout.labels, layout.group) if column))
-        for record, values in self.reader.read(lines, header=layout.header, needed=needed):
-            texts = tuple([text(values, column, name, record.line) for column in layout.texts])
-            if layout.joined:
-                texts = joined_text(texts)
-            labels = self._labels(values, layout, name, record.line)
-            group = text(values, layout.group, name, record.line, numbers=True) if layout.group else ""
-            yield Document(texts, labels, name, record.line, record.text, record.before, group)
-
-    def _labels(self, values: Any, layout: Layout, name: str, line: int) -> tuple[str, ...]:
-        if layout.labels is None:
-            return ()
-        try:
-            labels = tuple(_each_label(self.reader.at(values, layout.labels), layout.separator))
-        except TypeError:
-            expected = "expected a string, a number, true, false or a list of them"
-            raise DataError(f"{layout.labels}: {expected}", name, line) from None
-        for label in labels:
-            check_characters(label, layout.labels, name, line)
-        return labels
-
-    def write(
-        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
-    ) -> str:
-        """Values are replaced in their place, or added at the end as "label" and "probability"."""
-        record = Record(document.line, document.source, document.before)
-        answer = Answer(layout.labels, labels, probabilities, layout.separator, layout.header)
-        return self.reader.written(record, document.labels, answer)
-
-
-def _each_label(value: Any, separator: str) -> Iterator[str]:
-    """Each label once. Raises TypeError for what is none."""
-    match value:
-        case None:
-            return
-        case bool():
-            yield "true" if value else "false"
-        case str():
-            yield from split_labels(value, separator)
-        case list():
-            yield from dict.fromkeys(label for part in value for label in _each_label(part, ""))
-        case _:
-            raise TypeError

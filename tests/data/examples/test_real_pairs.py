@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.detection.kind import take
-from ensue.data.pairs import PairSource, with_references
+from ensue.data.examples import PairSource, with_references
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.pair_survey import PairSummary
 from ensue.errors import DataError

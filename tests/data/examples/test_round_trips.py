@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ensue.data.examples import PAIR_FORMATS, PairSource
 from ensue.data.lines import Lines
-from ensue.data.pairs import FORMATS, PairSource
 from ensue.errors import DataError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
@@ -89,7 +89,7 @@ def test_there_are_as_many_sources_as_lines(rows: list[str]) -> None:
 
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("format", ["", *FORMATS])
+@pytest.mark.parametrize("format", ["", *PAIR_FORMATS])
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SIGNS, max_size=30).map("".join), st.booleans())
 def test_whatever_is_written_ends_in_pairs_or_one_line(format: str, text: str, is_labeled: bool) -> None:

@@ -7,16 +7,15 @@ import pytest
 
 from ensue.data import lines
 from ensue.data.decoding import MAX_CHARACTERS
-from ensue.data.documents import Choice, Column, DocumentSource, Layout
+from ensue.data.examples import Column, DocumentChoice, DocumentLayout, DocumentSource, PairLayout, PairSource
 from ensue.data.lines import Lines
-from ensue.data.pairs import PairLayout, PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice, forget_what_was_said
 
-RUN = Layout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)
-PAIRS = Layout("tsv", (Column(1, "sentence1"), Column(2, "sentence2")), Column(3, "label"), header=True)
-UNLABELED = Choice(is_labeled=False)
+RUN = DocumentLayout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)
+PAIRS = DocumentLayout("tsv", (Column(1, "sentence1"), Column(2, "sentence2")), Column(3, "label"), header=True)
+UNLABELED = DocumentChoice(is_labeled=False)
 
 
 def folder(path: Path, *texts: str, suffix: str = ".tsv") -> Path:
@@ -88,7 +87,7 @@ def test_pairs_are_read_by_the_names_of_their_columns(tmp_path: Path) -> None:
 
 def test_later_files_of_training_data_are_read_like_the_first(tmp_path: Path) -> None:
     files = folder(tmp_path, "art\tsatz\nx\ta b c\ny\td e f\n", "satz\tart\nx y z\ty\n")
-    source = DocumentSource(files, Choice(("satz",), "art"))
+    source = DocumentSource(files, DocumentChoice(("satz",), "art"))
     assert [(document.labels, document.texts) for document in source][-1] == (("y",), ("x y z",))
 
 
@@ -156,7 +155,7 @@ def test_a_file_without_sentences_between_others(tmp_path: Path) -> None:
 
 
 def test_first_words_are_labels_only_where_the_run_knows_them() -> None:
-    run = Layout("first-word")
+    run = DocumentLayout("first-word")
     for text, expected in (("the cat\nthe dog\nthe end\n", "plain"), ("x cat\ny dog\n", "first-word")):
         source = DocumentSource(Lines([text], "stdin"), UNLABELED, like=run, labels=["x", "y"])
         assert source.layout.format == expected
@@ -164,7 +163,7 @@ def test_first_words_are_labels_only_where_the_run_knows_them() -> None:
 
 def test_a_key_of_the_run_is_written_where_objects_lack_it() -> None:
     """And not over another one that is named as labels usually are."""
-    run = Layout("json", (Column(0, "text"),), Column(0, "mood"))
+    run = DocumentLayout("json", (Column(0, "text"),), Column(0, "mood"))
     source = DocumentSource(Lines(['{"text": "a", "label": "mine"}\n'], "x.jsonl"), UNLABELED, like=run)
     assert rewritten(source) == '{"text": "a", "label": "mine", "mood": "NEW"}\n'
 
@@ -182,7 +181,7 @@ def test_several_files_that_are_all_blank_are_one_line(tmp_path: Path) -> None:
         DocumentSource(tmp_path)
 
 
-RUN_OF_CSV = Layout("csv", (Column(2, "text"),), Column(1, "label"), header=True)
+RUN_OF_CSV = DocumentLayout("csv", (Column(2, "text"),), Column(1, "label"), header=True)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])

@@ -16,7 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.documents import Choice, Column, Document, DocumentSource, Layout, detect_lines, read_lines
+from ensue.data.examples import (
+    Column,
+    Document,
+    DocumentChoice,
+    DocumentLayout,
+    DocumentSource,
+    detect_documents,
+    read_documents,
+)
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 
@@ -50,7 +58,7 @@ def lines_of(text: str, name: str = "stdin") -> Lines:
     return Lines([text], name)
 
 
-def documents(path: Path, choice: Choice | None = None, **options: str) -> list[Document]:
+def documents(path: Path, choice: DocumentChoice | None = None, **options: str) -> list[Document]:
     return list(DocumentSource(path, choice, **options))
 
 
@@ -82,7 +90,7 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
         written(tmp_path, name, text)
     written(tmp_path, "README", "not a class")
     source = DocumentSource(tmp_path)
-    assert source.layout == Layout("folders")
+    assert source.layout == DocumentLayout("folders")
     found = list(source)
     assert contents(found) == [(("a",), ("one",)), (("b",), ("",)), (("b",), ("two\nlines\n",))]
     assert [document.path for document in found] == [
@@ -99,7 +107,7 @@ def test_folders_of_tables_are_no_classes(tmp_path: Path) -> None:
 
 def test_plain_lines_are_texts_also_where_they_are_empty(tmp_path: Path) -> None:
     path = written(tmp_path, "x.txt", "one\tnice day\n\nraw \u2028 separator\x85\r\nlast")
-    found = documents(path, Choice(is_labeled=False))
+    found = documents(path, DocumentChoice(is_labeled=False))
     assert [document.texts for document in found] == [
         ("one\tnice day",),
         ("",),
@@ -113,13 +121,13 @@ def test_pairs_and_joined_columns(tmp_path: Path) -> None:
     rows = "premise,hypothesis,gold_label\na b,c,yes\n,d e,no\n"
     path = written(tmp_path, "x.csv", rows)
     assert contents(documents(path)) == [(("yes",), ("a b", "c")), (("no",), ("", "d e"))]
-    joined = Choice(texts=("hypothesis", "premise"), joined=True)
+    joined = DocumentChoice(texts=("hypothesis", "premise"), joined=True)
     assert contents(documents(path, joined)) == [(("yes",), ("c a b",)), (("no",), ("d e",))]
 
 
 def test_several_labels(tmp_path: Path) -> None:
     table = written(tmp_path, "x.tsv", "text\tlabels\na b\tx; y;x ;\nc\ty\n")
-    assert [labels for labels, _ in contents(documents(table, Choice(separator=";")))] == [("x", "y"), ("y",)]
+    assert [labels for labels, _ in contents(documents(table, DocumentChoice(separator=";")))] == [("x", "y"), ("y",)]
     objects = written(tmp_path, "x.jsonl", '{"text": "a", "labels": ["x", 2, "x"]}\n{"text": "b", "labels": "y"}\n')
     assert [labels for labels, _ in contents(documents(objects))] == [("x", "2"), ("y",)]
     marks = written(tmp_path, "x.txt", "__label__x  __label__y a __label__ b\n__label__y\n")
@@ -146,7 +154,7 @@ def test_tables_without_quoting_keep_quotes(tmp_path: Path) -> None:
 def test_line_breaks_and_quotes_inside_quotes(tmp_path: Path) -> None:
     text = 'label,text\r\n\r\n"a ""b""","one\r\ntwo, ""x""\n"\nplain 5" pipe,"""q"""\n,""\n'
     path = written(tmp_path, "x.csv", text)
-    found = documents(path, Choice(is_labeled=False))
+    found = documents(path, DocumentChoice(is_labeled=False))
     assert contents(found) == [(('a "b"',), ('one\r\ntwo, "x"\n',)), (('plain 5" pipe',), ('"q"',)), ((), ("",))]
     assert [document.line for document in found] == [3, 6, 7]
 
@@ -162,8 +170,8 @@ def test_csv_is_read_as_pythons_reader_does(rows: list[tuple[str, str, str]], qu
     buffer = io.StringIO(newline="")
     csv.writer(buffer, quoting=quoting, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
     expected = [(row[1], row[2]) for row in csv.reader(io.StringIO(buffer.getvalue(), newline=""), strict=True)]
-    layout = Layout("csv", (Column(2), Column(3)))
-    found = list(read_lines(lines_of(buffer.getvalue()), layout, is_labeled=False))
+    layout = DocumentLayout("csv", (Column(2), Column(3)))
+    found = list(read_documents(lines_of(buffer.getvalue()), layout, is_labeled=False))
     assert [document.texts for document in found] == expected == [row[1:] for row in rows]
     assert "".join(document.before + document.source for document in found) == buffer.getvalue()
 
@@ -171,10 +179,10 @@ def test_csv_is_read_as_pythons_reader_does(rows: list[tuple[str, str, str]], qu
 @given(st.text(max_size=60), st.sampled_from(["tsv", "csv", "json", "fasttext", "first-word", "plain"]))
 def test_any_text_is_read_or_refused_in_one_line(text: str, name: str) -> None:
     columns = (Column(1),) if name in ("tsv", "csv") else (Column(0, "text"),)
-    layout = Layout(name, columns, Column(2, "label"))
+    layout = DocumentLayout(name, columns, Column(2, "label"))
     message = "stdin:"
     try:
-        for document in read_lines(lines_of(text), layout, is_labeled=False):
+        for document in read_documents(lines_of(text), layout, is_labeled=False):
             assert document.source in text
     except DataError as error:
         message = str(error)
@@ -268,10 +276,10 @@ def test_a_record_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody would notice: a quote that is never closed, a file without line ends."""
     for module in ("lines", "records.quoting"):
         monkeypatch.setattr(f"ensue.data.{module}.MAX_CHARACTERS", 100)
-    layout = Layout("csv", (Column(2),))
+    layout = DocumentLayout("csv", (Column(2),))
     endless = chain(["a,b\n", 'a,"b\n'], repeat("c\n"))
     with pytest.raises(DataError, match=r"stdin:2: the quote that opens here is not closed within 100 characters"):
-        list(read_lines(Lines(endless, "stdin"), layout, is_labeled=False))
+        list(read_documents(Lines(endless, "stdin"), layout, is_labeled=False))
     blocks = ["a\n\nb", *["c" * 20] * 4]
     assert "".join(line for _, line in Lines(blocks * 2, "stdin")) == "".join(blocks * 2)
     with pytest.raises(DataError, match=r"stdin:3: a line of more than 100 characters; expected a line end"):
@@ -286,11 +294,11 @@ def test_long_lines_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file() -> None:
-    layout = Layout("json", (Column(0, "text"),), Column(0, "label"))
+    layout = DocumentLayout("json", (Column(0, "text"),), Column(0, "label"))
     line = json.dumps({"text": "word " * 200, "label": "x"}) + "\n"
     tracemalloc.start()
     try:
-        count = sum(1 for _ in read_lines(Lines((line for _ in range(6_000)), "stdin"), layout))
+        count = sum(1 for _ in read_documents(Lines((line for _ in range(6_000)), "stdin"), layout))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -301,7 +309,7 @@ def test_memory_does_not_grow_with_the_file() -> None:
 def test_many_marks_in_a_line_take_no_time() -> None:
     marks = " ".join(["__label__x"] * 50_000)
     begin = time.process_time()
-    found = list(read_lines(lines_of(f"a {marks} b\na {marks}\n"), Layout("fasttext"), is_labeled=False))
+    found = list(read_documents(lines_of(f"a {marks} b\na {marks}\n"), DocumentLayout("fasttext"), is_labeled=False))
     assert time.process_time() - begin < 1  # a search from every mark on would take minutes
     assert contents(found) == [((), (f"a {marks} b",)), (("x",), ("a",))]
 
@@ -315,10 +323,10 @@ def test_detection_reads_no_more_than_it_needs() -> None:
             taken += 1
             yield json.dumps({"text": text, "label": "x"}) + "\n"
 
-    detect_lines(Lines(objects("short"), "x.jsonl"))
+    detect_documents(Lines(objects("short"), "x.jsonl"))
     assert taken <= 1000
     taken = 0
-    detect_lines(Lines(objects("long" * 250_000), "x.jsonl"))
+    detect_documents(Lines(objects("long" * 250_000), "x.jsonl"))
     assert taken <= 32
 
 
@@ -329,5 +337,5 @@ def test_a_first_record_of_many_lines(tmp_path: Path) -> None:
 
 def test_lines_are_still_there_after_detection() -> None:
     lines = lines_of(FILES["a.jsonl"])
-    layout = detect_lines(lines)
-    assert contents(list(read_lines(lines, layout))) == LABEL_TEXT
+    layout = detect_documents(lines)
+    assert contents(list(read_documents(lines, layout))) == LABEL_TEXT

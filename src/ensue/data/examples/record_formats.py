@@ -1,0 +1,155 @@
+"""Formats with an example in each record that has columns or keys: labeled texts, and pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ensue.data.detection.format_table import TABBED
+from ensue.data.detection.pair_tables import Columns, is_header
+from ensue.data.examples.document_columns import find_columns
+from ensue.data.examples.example import Document, Pair, split_labels
+from ensue.data.examples.layout import (
+    DocumentChoice,
+    DocumentFormat,
+    DocumentLayout,
+    PairChoice,
+    PairFormat,
+    PairLayout,
+)
+from ensue.data.examples.pair_columns import find_pair
+from ensue.data.lines import Lines
+from ensue.data.records.json_objects import check_characters
+from ensue.data.records.reader import Answer, Reader
+from ensue.data.records.record import Column, Record, columns_counted, first_columns, taken_out, told_apart
+from ensue.data.records.tables import DIALECTS
+from ensue.errors import DataError
+
+
+class RecordDocuments(DocumentFormat):
+    """A label is a text; in JSON also a number or boolean, or a list of them."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader, self.name = reader, reader.name
+
+    def layout(self, lines: Lines, choice: DocumentChoice) -> DocumentLayout:
+        columns = find_columns(self.reader.first(lines), choice, lines.name, has_keys=self.reader.has_keys)
+        return DocumentLayout(self.name, separator=choice.separator, **columns._asdict())
+
+    def read(self, lines: Lines, layout: DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
+        name, text = lines.name, self.reader.text
+        needed = (*layout.texts, *(column for column in (layout.labels, layout.group) if column))
+        for record, values in self.reader.read(lines, header=layout.header, needed=needed):
+            texts = tuple([text(values, column, name, record.line) for column in layout.texts])
+            if layout.joined:
+                texts = (" ".join(text for text in texts if text),)
+            labels = self._labels(values, layout, name, record.line)
+            group = _group(self.reader, values, layout.group, name, record.line)
+            yield Document(texts, labels, name, record.line, record.text, record.before, group)
+
+    def _labels(self, values: Any, layout: DocumentLayout, name: str, line: int) -> tuple[str, ...]:
+        if layout.labels is None:
+            return ()
+        try:
+            labels = tuple(_each_label(self.reader.at(values, layout.labels), layout.separator))
+        except TypeError:
+            expected = "expected a string, a number, true, false or a list of them"
+            raise DataError(f"{layout.labels}: {expected}", name, line) from None
+        for label in labels:
+            check_characters(label, layout.labels, name, line)
+        return labels
+
+    def write(
+        self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """Values are replaced in their place, or added at the end as "label" and "probability"."""
+        record = Record(document.line, document.source, document.before)
+        answer = Answer(layout.labels, labels, probabilities, layout.separator, layout.header)
+        return self.reader.written(record, document.labels, answer)
+
+
+def _each_label(value: Any, separator: str) -> Iterator[str]:
+    """Each label once. Raises TypeError for a value that holds no labels."""
+    match value:
+        case None:
+            return
+        case bool():
+            yield "true" if value else "false"
+        case str():
+            yield from split_labels(value, separator)
+        case list():
+            yield from dict.fromkeys(label for part in value for label in _each_label(part, ""))
+        case _:
+            raise TypeError
+
+
+class RecordPairs(PairFormat):
+    """A target is a text, or in JSON a list of references."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader, self.name = reader.flat(), reader.name
+
+    def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
+        rows, has_keys = self.reader.first(lines), self.reader.has_keys
+        header = not has_keys and (choice.has_names or is_header(rows))
+        columns = first_columns(rows, lines.name, header=header, has_keys=has_keys)
+        if choice.is_labeled and len(columns) < 2 and not has_keys:
+            separator = "tab" if self.name in TABBED else "delimiter"
+            raise DataError(f"{columns_counted(1)}; expected a source, a {separator} and a target", lines.name, 1)
+        if not choice.is_labeled and not header and not has_keys and len(columns) == len(choice.sources):
+            choice = replace(choice, sources=tuple(str(column.number) for column in columns))
+        group, others = taken_out(columns, choice.group, lines.name)
+        sides = self.sides(others, choice, lines.name)
+        sources, targets = (told_apart(side, columns, choice.names, lines.name) for side in sides)
+        return PairLayout(self.name, sources, targets, header, group=group)
+
+    def sides(self, columns: list[Column], choice: PairChoice, name: str) -> tuple[Columns, Columns]:
+        """The columns of the sources, and those of the targets."""
+        return find_pair(columns, choice, name)
+
+    def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
+        name, text = lines.name, self.reader.text
+        needed = (*layout.sources, *layout.targets, *([layout.group] if layout.group else []))
+        for record, values in self.reader.read(lines, header=layout.header, needed=needed):
+            line = record.line
+            sources = tuple([text(values, column, name, line) for column in layout.sources])
+            targets = self._targets(values, layout.targets, name, line) if is_labeled else ()
+            yield Pair(sources, targets, name, line, _group(self.reader, values, layout.group, name, line))
+
+    def _targets(self, values: Any, columns: Columns, name: str, line: int) -> tuple[str, ...]:
+        """The texts of the columns. Of several, some records may have fewer."""
+        texts: list[str] = []
+        for column in columns:
+            value = self.reader.at(values, column)
+            if isinstance(value, list) and all(type(text) is str for text in value):
+                for text in value:
+                    check_characters(text, column, name, line)
+                texts += value
+            elif value is not None or len(columns) == 1:
+                texts.append(self.reader.text(values, column, name, line))
+        return tuple(texts)
+
+
+class Sigmorphon(RecordPairs):
+    """Lemma, inflected form and features between tabs, as in SIGMORPHON 2017; without targets lemma and features."""
+
+    def __init__(self) -> None:
+        super().__init__(DIALECTS[0])
+        self.name = "sigmorphon"
+
+    def sides(self, columns: list[Column], choice: PairChoice, name: str) -> tuple[Columns, Columns]:
+        if not choice.names:
+            has_forms = len(columns) > 2
+            choice = replace(choice, sources=("1", "3" if has_forms else "2"), targets=("2",) if has_forms else ())
+        return super().sides(columns, choice, name)
+
+
+def _group(reader: Reader, values: Any, column: Column | None, name: str, line: int) -> str:
+    """The group of a record; "" if no column of groups is read. Raises DataError for an empty one."""
+    if column is None:
+        return ""
+    group = reader.text(values, column, name, line, numbers=True)
+    if not group.strip():
+        raise DataError(f"no group in {column}", name, line)
+    return group
