@@ -19,19 +19,22 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ensue.extensions.bidirectional.recipe import BidirectionalTrain, WordsOfText
-from ensue.extensions.frames.captioning import CaptionData, CaptionTrain
-from ensue.extensions.frames.drawing import DrawingData, DrawingTrain
-from ensue.extensions.frames.frame_prediction import FramePredictionTrain
-from ensue.extensions.frames.models.frame_specification import (
+from ensue.extensions.frames.recipe import (
     CanvasSpecification,
     CaptionAttention,
+    CaptionData,
+    CaptionTrain,
+    DrawingData,
+    DrawingTrain,
     FrameFeatureSpecification,
+    FramePredictionTrain,
+    FramesData,
+    FramesTrain,
     GlimpseSpecification,
     GridSpecification,
     LatentSpecification,
     MixtureHeadSpecification,
 )
-from ensue.extensions.frames.tasks import FramesData, FramesTrain
 from ensue.models.specification import (
     Attention,
     CellEncoder,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.extensions.frames.tasks import FramesRecipe
+from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.recipe import Recipe, read_recipe, recipe_names
 from training.classifiers import TEXTS
 from training.taggers import TAGGED

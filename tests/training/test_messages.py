@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import TrainingError
-from ensue.extensions.frames.frame_prediction.prediction import SeriesNats
-from ensue.extensions.frames.models.frame_predictor import FramePredictor
+from ensue.extensions.frames.frame_prediction.model import FramePredictor, SeriesNats
 from ensue.training.processes import Processes, packed, unpacked
 
 PLAIN = st.recursive(

@@ -17,8 +17,7 @@ from ensue.data.survey.pair_survey import PairSummary
 from ensue.data.survey.plain_survey import PlainSummary
 from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.frames.report import FrameReport
-from ensue.extensions.frames.survey import FrameSummary
+from ensue.extensions.frames.report import FrameReport, FrameSummary
 
 REPORTS: dict[type[Summary], type[Report[Any]]] = {
     SentenceSummary: SentenceReport,

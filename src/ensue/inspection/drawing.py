@@ -1,9 +1,7 @@
-"""Drawings over the words of a text, or the frames of a series, as inline SVG: matrices and lines. They know nothing of
-models.
+"""Drawings over the words of a text, or the positions of another sequence, as inline SVG: matrices and lines.
 
-`drawing.html` has the pieces that other drawings are made of.
-
-All drawings of a page that share `WordColumns`, or `FrameColumns`, have a word or a frame at the same place.
+They are independent of models. `drawing.html` has the pieces that other drawings are made of. All drawings of a page
+that share `WordColumns` have a word at the same place.
 """
 
 from __future__ import annotations
@@ -19,18 +17,11 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.inspection.markup import clipped, drawn, short, width_of
-from ensue.inspection.page import cut
 
 HEAD = 26
 """Pixels of the words on top."""
 ROOMY = 18
-"""Columns up to which a matrix has large cells, and pixels from which on frames have gaps."""
-MOST_FRAMES = 500
-"""The most frames that are drawn."""
-ROOM, NARROWEST_FRAME, WIDEST_FRAME = 1_000, 3, 44
-"""The pixels that all frames share, if they can, and those of one."""
-NUMBERED, NUMBER_ROOM = (1, 2, 5, 10, 20, 50), 40
-"""How many frames have a number together, and the pixels that it needs."""
+"""Columns up to which a matrix has large cells."""
 
 
 class WordColumns:
@@ -55,29 +46,6 @@ class WordColumns:
         return self.lefts[column] + (self.widths[column] - self.gap) / 2
 
 
-class FrameColumns(WordColumns):
-    """The places of the first of `length` narrow frames; `seconds` is the time of a frame, 0 if it is unknown."""
-
-    unit = "frame"
-
-    def __init__(self, length: int, *, seconds: float = 0.0, key: str = "") -> None:
-        self.length, self.key = length, key
-        numbers = range(min(length, MOST_FRAMES))
-        width = float(min(WIDEST_FRAME, max(NARROWEST_FRAME, ROOM // len(numbers))))
-        self.gap = 2.0 if width >= ROOMY else 0.0
-        every = next(step for step in NUMBERED if step * width >= NUMBER_ROOM)
-        self.words = [f"frame {n}, {n * seconds:.3g} s" if seconds else f"frame {n}" for n in numbers]
-        self.shown = ["" if n % every else str(n) for n in numbers]
-        self.widths = [width] * len(numbers)
-        self.lefts = [width * n for n in range(len(numbers) + 1)]
-        self.width = self.lefts[-1]
-
-    @property
-    def note(self) -> str:
-        """A note of what is left out."""
-        return cut(self.length, len(self), "frames")
-
-
 Ranges = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
@@ -85,7 +53,7 @@ def lines(
     series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str,
     ranges: Ranges = MappingProxyType({}),
 ) -> Markup:  # fmt: skip
-    """Numbers over the words or frames, a line for each name, with gaps at NaN; `ranges` lie between two lines."""
+    """Numbers over the columns, a line for each name, with gaps at NaN; `ranges` lie between two lines."""
     height, count = max(100, 17 * len(series) + 8), len(columns)
     ticks = ticks_of(*extent([values[:count] for values in (*series.values(), *chain(*ranges.values()))]))
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ensue.extensions.frames.models.frame_features import FrameFeatures
 from ensue.models.classifier import Classifier
 from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.encoder_decoder import DecoderOnly, EncoderDecoder, TextModel
@@ -352,31 +351,3 @@ def _decoder_only(
     layers = build_encoder(decoder, d_in=target.d_out)
     softmax = target_softmax(tokens, target, d_in=layers.d_out)
     return DecoderOnly(target, layers, softmax, label_smoothing=head.label_smoothing)
-
-
-def build_frame_classifier(
-    features: FrameFeatures,
-    encoder: EncoderSpecification,
-    head: PoolingHeadSpecification,
-    *,
-    directions: Directions,
-    num_labels: int,
-    multiple: bool,
-) -> Classifier:
-    """A classifier from its tables. Raises ValueError for tables that do not fit together."""
-    layers = build_encoder(encoder, d_in=features.d_out, directions=directions)
-    both_ways = in_two_halves(encoder, directions)
-    poolings = build_poolings(head, layers.d_out, both_ways=both_ways, is_causal=layers.is_causal)
-    if poolings is None:
-        raise ValueError("head.pooling names none; nothing is left to decide by")
-    return Classifier(
-        features,
-        layers,
-        poolings,
-        num_labels,
-        d_hidden=head.d_hidden,
-        activation=head.activation,
-        dropout=head.dropout,
-        label_smoothing=head.label_smoothing,
-        multiple=multiple,
-    )

@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
-from ensue.models.word_features import WordFeatures, Words
+from ensue.models.word_features import Positions
 from ensue.nn import Pooling, SequenceLayer
 from ensue.nn.dropout import ElementDropout
 from ensue.nn.layer import blank
@@ -28,7 +27,7 @@ class Pooled(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """Features of words or frames → layers → pooling → (a hidden layer) → logits, plus the scores of a bag of n-grams.
+    """Features of positions → layers → pooling → (a hidden layer) → logits, plus the scores of a bag of n-grams.
 
     Without a pooling only the bag decides; `features` and `layers` are then not used.
 
@@ -42,10 +41,10 @@ class Classifier(nn.Module):
     """
 
     layers: SequenceLayer | SubwordEncoder
-    features: Any  # of words or of frames, as whoever has the model knows
+    features: Any  # `Module.__call__` has no types
 
     def __init__(
-        self, features: WordFeatures | FrameFeatures, layers: SequenceLayer | SubwordEncoder, pooling: Pooling | None,
+        self, features: nn.Module, layers: SequenceLayer | SubwordEncoder, pooling: Pooling | None,
         num_labels: int, *, bag: NgramBag | None = None, d_hidden: int = 0,
         activation: Literal["relu", "tanh"] = "relu", dropout: float = 0.0, label_smoothing: float = 0.0,
         pair: bool = False, multiple: bool = False, segment: int = 0, language_loss: float = 0.0,
@@ -145,11 +144,11 @@ class Classifier(nn.Module):
         logits: Tensor = sum(parts[1:], parts[0])
         return logits
 
-    def forward(self, texts: Sequence[Words | Frames]) -> Float[Tensor, "B K"]:
+    def forward(self, texts: Sequence[Positions]) -> Float[Tensor, "B K"]:
         """The labels' logits of texts, or of pairs of texts."""
         return self.logits_of([self._read(words) for words in texts])
 
-    def _read(self, words: Words | Frames, read: Tensor | None = None) -> Pooled:
+    def _read(self, words: Positions, read: Tensor | None = None) -> Pooled:
         keys = words.keys
         x = keys.new_zeros(*keys.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
         return self.pooled(x, keys, words.mask, words.subwords, read)
@@ -159,9 +158,7 @@ class Classifier(nn.Module):
         logits = logits / self.temperature
         return logits.sigmoid() if self.multiple else logits.softmax(-1)
 
-    def loss(
-        self, texts: Sequence[Words | Frames], targets: Tensor, weights: Float[Tensor, " K"] | None = None
-    ) -> Loss:
+    def loss(self, texts: Sequence[Positions], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
         """The summed surprisal of the labels in nats, and the number of texts. `targets` (B,) are ids, or (B, K) 0 and
         1, or probabilities, under which it is the expected surprisal.
 

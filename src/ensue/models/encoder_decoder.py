@@ -65,7 +65,7 @@ class TextModel(nn.Module, ABC):
     def begin(
         self, sources: Tensor, mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
     ) -> State:
-        """The state before the first token of the texts for these sources: ids (B, S), or frames (B, S, d). `mask` is
+        """The state before the first token of the texts for these sources: ids (B, S), or vectors (B, S, d). `mask` is
         True at real ones, and `contextual` are the sources' words in the layers of other models, (B, S, _, _).
         """
         return self._begin(sources, mask, contextual)

@@ -1,4 +1,4 @@
-"""A tagger: one label for every word of a sentence, or for every frame of a series."""
+"""A tagger: one label for each word of a sentence, or for each position of another sequence."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.tag_heads import TagHead
-from ensue.models.word_features import WordFeatures, Words
+from ensue.models.word_features import Positions
 from ensue.nn import SequenceLayer
 from ensue.types import Loss
 
@@ -30,7 +29,7 @@ class SentencePlaces(NamedTuple):
 
 
 class Tagger(nn.Module):
-    """Features of words, or of frames → layers → emissions → tags.
+    """Features of positions (`WordFeatures`, or a module that reads other `Positions`) → layers → emissions → tags.
 
     With `repeats`, the head also reads the maxima of the features over all places in the row that have the same word.
     So a name that is clear in one place helps in all others. The layers of another model, a `SubwordEncoder`, read the
@@ -38,13 +37,13 @@ class Tagger(nn.Module):
     """
 
     layers: SequenceLayer | SubwordEncoder
-    features: Any  # of words or of frames, as whoever has the model knows
+    features: Any  # `Module.__call__` has no types
     of_labels = "head."
     """The parameters with a row for each tag, by what their names begin with."""
 
     def __init__(
         self,
-        features: WordFeatures | FrameFeatures,
+        features: nn.Module,
         layers: SequenceLayer | SubwordEncoder,
         head: TagHead,
         *,
@@ -60,7 +59,7 @@ class Tagger(nn.Module):
         read = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
         yield from (*read, self.head)
 
-    def loss(self, words: Words | Frames, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
+    def loss(self, words: Positions, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
         """The summed surprisal of the sentences' tags (S, L) in nats, and the number of words.
 
         The rows of `words` are sentences, or several sentences whose places are `sentences`.
@@ -90,7 +89,7 @@ class Tagger(nn.Module):
         """The input of the head, from the output of the layers (B, T, d)."""
         return torch.cat((h, self.maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
-    def forward(self, words: Words | Frames) -> Float[Tensor, "B T K"]:
+    def forward(self, words: Positions) -> Float[Tensor, "B T K"]:
         """The score of each tag for each word."""
         return self.emissions(self.features(words), words.keys, words.mask, words.subwords)
 

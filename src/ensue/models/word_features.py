@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -44,6 +44,30 @@ class EncodedForms(NamedTuple):
     def of(cls, forms: WordForms, device: torch.device) -> Self:
         """The forms as tensors on a device."""
         return cls(*(torch.from_numpy(part).to(device) for part in forms))
+
+
+class Positions(Protocol):
+    """A batch of rows of positions, such as words, that the features of a model read."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of positions in each, (B, T)."""
+
+    @property
+    def mask(self) -> Bool[Tensor, "B T"] | None:
+        """True at real positions; None without padding."""
+
+    @property
+    def subwords(self) -> Subwords | None:
+        """The subwords of the words, for layers that read subwords."""
+
+    @property
+    def num_real(self) -> int:
+        """The number of real positions."""
+
+    @property
+    def keys(self) -> Int[Tensor, "B T"]:
+        """A number for each position; equal words have equal numbers."""
 
 
 class Words(NamedTuple):

@@ -21,16 +21,14 @@ from ensue.errors import EnsueError
 from ensue.extensions.exporting.c.printing import Weights, c_string
 from ensue.extensions.exporting.c.web import PAGES
 from ensue.extensions.exporting.c.writing import TASKS, assembled, filled
-from ensue.extensions.frames.classification import FrameClassificationPipeline
-from ensue.extensions.frames.labeling import FrameLabelingPipeline
+from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
+from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
 from ensue.extensions.hub.pushing import _body
 from ensue.extensions.serving.texts import _said
 from ensue.hub import Repository
 from ensue.inspection.markup import drawn
 from ensue.models.build_text import build_language_model
 from ensue.recipe.tables import TokenizerRecipe
-from ensue.tasks.classification.model import FrameClassifierParts
-from ensue.tasks.labeling.model import FrameTaggerParts
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.text.labels import Classes, Labels
 from ensue.text.tokenizers import train_tokenizer

@@ -6,15 +6,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.extensions.frames.classification import FrameClassificationPipeline
+from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.data.source import Shape
-from ensue.extensions.frames.frame_prediction.job import FramePredictorParts
+from ensue.extensions.frames.frame_prediction.model import FramePredictorParts
 from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
-from ensue.extensions.frames.labeling import FrameLabelingPipeline
+from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
 from ensue.extensions.frames.tasks.model import FramesSeen
 from ensue.recipe import validate_recipe
-from ensue.tasks.classification.model import FrameClassifierParts
-from ensue.tasks.labeling.model import FrameTaggerParts
 from ensue.text.labels import Classes, Labels
 from inspection.small import PLAIN, roughened
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.frames.models.captioner import Captioner, DrawnLooks, build_captioner, uneven_looks
-from ensue.extensions.frames.models.frame_features import FrameFeatures
-from ensue.extensions.frames.models.frame_specification import (
+from ensue.extensions.frames.captioning.model import Captioner, DrawnLooks, build_captioner, uneven_looks
+from ensue.extensions.frames.recipe import (
     CaptionAttention,
     FrameFeatureSpecification,
     GridSpecification,
 )
+from ensue.extensions.frames.tasks.model import FrameFeatures
 from ensue.models.specification import (
     ONE_WAY,
     ElmanEncoder,

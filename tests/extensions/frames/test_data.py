@@ -16,10 +16,9 @@ from safetensors.numpy import save_file
 
 from ensue.data.survey.measurement import summarize
 from ensue.errors import DataError, RecipeError
-from ensue.extensions.frames.data.series import LogMel, Series, SeriesOptions
+from ensue.extensions.frames.data.series import FrameRows, LogMel, Series, SeriesOptions, moments
 from ensue.extensions.frames.data.sounds import log_mel, mel_triangles
 from ensue.extensions.frames.data.source import FrameSource, compiled
-from ensue.extensions.frames.data.stored import FrameRows, moments
 
 RATE = 8000
 
@@ -310,7 +309,7 @@ def test_times_without_a_zone_are_utc(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_no_more_is_unpacked_than_fits_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     np.savez_compressed(file, frames=np.zeros((10_000, 1), np.float32))
-    for module in ("data.decoding", "extensions.frames.data.arrays"):
+    for module in ("data.decoding", "extensions.frames.data.readers"):
         monkeypatch.setattr(f"ensue.{module}.memory", lambda: 40_000)
     with pytest.raises(DataError, match=r"arrays of 40,\d+ bytes, more than half of this machine's memory"):
         read(tmp_path, {"a.npz": file.getvalue()})

@@ -11,8 +11,7 @@ from PIL import Image
 
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.extensions.frames.drawing.task import Images, binarized, read_images
-from ensue.extensions.frames.models.painter import ImageSize
+from ensue.extensions.frames.drawing.model import Images, ImageSize, binarized, read_images
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.training.run import begin_job

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 import ensue
 from ensue.cli.program import app
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
-from ensue.extensions.frames.data.arrays import content_of
-from ensue.extensions.frames.frame_prediction.job import FramePredictionJob
-from ensue.extensions.frames.frame_prediction.prediction import draw_series
+from ensue.extensions.frames.data.readers import content_of
+from ensue.extensions.frames.frame_prediction.model import FramePredictionJob, draw_series
 from ensue.tasks.contract.chunks import Shard
 from extensions.frames.tiny_waves import recipe, waves
 from training.resuming import assert_resumes

@@ -14,14 +14,19 @@ from torch.distributions import (
     TransformedDistribution,
 )
 
-from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
-from ensue.extensions.frames.models.frame_predictor import FramePredictor, build_frame_predictor
-from ensue.extensions.frames.models.frame_readers import PlainReader, StochasticReader, VariationalReader
-from ensue.extensions.frames.models.frame_specification import (
+from ensue.extensions.frames.frame_prediction.model import (
+    FramePredictor,
+    PlainReader,
+    StochasticReader,
+    VariationalReader,
+    build_frame_predictor,
+)
+from ensue.extensions.frames.recipe import (
     FrameFeatureSpecification,
     LatentSpecification,
     MixtureHeadSpecification,
 )
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames
 from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder
 from ensue.nn import LSTM, Bidirectional, MixtureHead
 from ensue.nn.gaussian import Gaussian

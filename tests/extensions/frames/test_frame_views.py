@@ -10,11 +10,11 @@ import torch
 
 from ensue.errors import EnsueError
 from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.frame_prediction.page import PRIOR_SEED
-from ensue.extensions.frames.frame_prediction.prediction import PRIOR_DRAWS
-from ensue.extensions.frames.page import bars, feature_map, labels_over_time, upright
+from ensue.extensions.frames.frame_prediction.model import PRIOR_DRAWS
+from ensue.extensions.frames.frame_prediction.pipeline import PRIOR_SEED
+from ensue.extensions.frames.page import FrameColumns, bars, feature_map, labels_over_time, upright
 from ensue.extensions.frames.tasks.data import SeriesNoise
-from ensue.inspection.drawing import FrameColumns, lines, ticks_of
+from ensue.inspection.drawing import lines, ticks_of
 from ensue.inspection.markup import as_json
 from ensue.text.labels import Classes
 from extensions.frames.small_frames import DEVIATION, MEAN, frame_classifier, frame_predictor, frame_tagger, frames

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
-from ensue.extensions.frames.data.arrays import read_numpy
+from ensue.extensions.frames.classification import build_frame_classifier
+from ensue.extensions.frames.data.readers import read_numpy
 from ensue.extensions.frames.data.series import Series, SeriesOptions
-from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames, moved
-from ensue.extensions.frames.models.frame_specification import FrameFeatureSpecification
-from ensue.models.build_text import build_frame_classifier
+from ensue.extensions.frames.recipe import FrameFeatureSpecification
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, moved
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn.draws import PartOfBatch, drawing_for

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.frames.models.frame_features import FrameFeatures, Frames
-from ensue.extensions.frames.models.frame_specification import FrameFeatureSpecification, GlimpseSpecification
-from ensue.extensions.frames.models.glimpse_reader import GlimpseReader, ReadSymbols, bound, build_glimpse_reader
+from ensue.extensions.frames.glimpses.model import GlimpseReader, ReadSymbols, bound, build_glimpse_reader
+from ensue.extensions.frames.recipe import FrameFeatureSpecification, GlimpseSpecification
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames
 from ensue.models.specification import GRUEncoder
 from ensue.nn.draws import PartOfBatch, drawing_for
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ensue.extensions.frames.models.frame_specification import CanvasSpecification
-from ensue.extensions.frames.models.painter import ImageSize, Painter, build_painter
+from ensue.extensions.frames.drawing.model import ImageSize, Painter, build_painter
+from ensue.extensions.frames.recipe import CanvasSpecification
 from ensue.models.specification import ElmanEncoder, LSTMEncoder
 
 

@@ -10,11 +10,11 @@ import torch
 
 from ensue.data.examples import Pair, PairLayout
 from ensue.errors import EnsueError
-from ensue.extensions.frames.classification import FrameClassificationPipeline
+from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.data.source import Shape
-from ensue.extensions.frames.frame_prediction import FramePredictionRecipe
-from ensue.extensions.frames.frame_prediction.job import FramePredictorParts
+from ensue.extensions.frames.frame_prediction.model import FramePredictorParts
 from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
+from ensue.extensions.frames.recipe import FrameClassificationRecipe, FramePredictionRecipe
 from ensue.extensions.frames.tasks.model import FramesSeen
 from ensue.extensions.serving.door import Door
 from ensue.extensions.serving.limits import Limits
@@ -27,8 +27,6 @@ from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks import task_entry
-from ensue.tasks.classification.model import FrameClassifierParts
-from ensue.tasks.classification.recipe import FrameClassificationRecipe
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts

@@ -14,7 +14,7 @@ from ensue.data.survey.pair_survey import PairSummary, survey_pairs
 from ensue.data.survey.plain_survey import PlainSummary, survey_plain
 from ensue.data.survey.sentence_survey import SentenceSummary, survey_sentences
 from ensue.errors import DataError
-from ensue.extensions.frames.survey import FrameSummary, survey_frames
+from ensue.extensions.frames.report import FrameSummary, survey_frames
 
 _KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "frames": "frames", "text": "plain text"}
 

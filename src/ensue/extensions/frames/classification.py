@@ -1,10 +1,11 @@
-"""A classifier of frames in use: predicts labels, evaluates, and shows a series in numbers and as a page."""
+"""Classification of series of frames: data, training, prediction, and a series in numbers and as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -12,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.files import Location
-from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.data.stored import FrameRows
-from ensue.extensions.frames.models.frame_features import Frames
-from ensue.extensions.frames.page import SeriesView, bars, series_section
+from ensue.errors import listed
+from ensue.extensions.frames.data.series import FrameRows, Series
+from ensue.extensions.frames.page import FrameColumns, SeriesView, bars, series_section
+from ensue.extensions.frames.recipe import FrameClassificationRecipe
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, frames_of
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frames_seen
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.attributions import Integrated, gradients_of
 from ensue.inspection.colors import color_of
-from ensue.inspection.drawing import FrameColumns
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.features import ReadFeatures
@@ -28,17 +30,133 @@ from ensue.inspection.notebook import Answers
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
+from ensue.models.build_text import build_poolings, in_two_halves
 from ensue.models.classifier import Classifier, Pooled
+from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
+from ensue.models.specification import Directions, EncoderSpecification
+from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn import SequenceLayer
-from ensue.tasks.classification.data import class_labels
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.job import ClassificationJob
 from ensue.tasks.classification.page import labels_section
 from ensue.tasks.classification.pipeline import Choosing, Classified
-from ensue.tasks.classification.recipe import FrameClassificationRecipe
-from ensue.tasks.classification.task import ClassifiedFrames, Judged, tally_of
+from ensue.tasks.classification.task import Judged, probabilities_of, tally_of
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
 from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.text.labels import Classes
+
+
+class ClassifiedSeriesData(LabeledSeriesData):
+    """The series of a recipe, with labels of the whole series."""
+
+    one: ClassVar[str] = "series"
+    read_as = ""
+
+    def __init__(self, recipe: FrameClassificationRecipe, run: RunDirectory | None = None) -> None:
+        separator = recipe.data.separator
+        labels_of = partial(class_labels, separator=separator, multiple=bool(separator))
+        super().__init__(recipe, run, labels_of=labels_of)
+        parts = [part for part in (self.split.train, self.split.valid, self.split.test) if part is not None]
+        self.multiple = any(len(labels) != 1 for part in parts for labels in part.labels)
+
+    def parts(self, labels: Classes) -> FrameClassifierParts:
+        """The parts of a new model."""
+        return FrameClassifierParts(self.seen(), labels)
+
+    def encoded(self, data: LabeledSeries, parts: FrameClassifierParts) -> ClassifiedFrames:
+        """The series as the model reads them."""
+        return ClassifiedFrames(data.rows, data.labels)
+
+
+def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
+    """The labels of a whole series. Raises DataError for a wrong number of them, or if its frames have several."""
+    names = tuple(dict.fromkeys(series.labels))
+    if len(names) > 1:
+        found = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"
+        raise series.error(f"{found}; tag-frames learns a label for each frame")
+    labels = tuple(part for name in names for part in (name.split(separator) if separator else [name]) if part)
+    if len(labels) == 1 or multiple:
+        return labels
+    if labels:
+        raise series.error(f"{series.name}: several labels ({listed(labels)}); a series of the training data has one")
+    advice = "data.pattern finds it in names of files, and the names of folders can be labels"
+    raise series.error(f"{series.name}: no label; {advice}")
+
+
+class ClassifiedFrames(NamedTuple):
+    """Series as a classifier reads them, with the labels of their file."""
+
+    rows: FrameRows
+    labels: list[tuple[str, ...]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of frames of each series."""
+        return self.rows.lengths
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Frames, ...]:
+        """The batch of these rows, cut."""
+        return (frames_of(self.rows, rows, device, cut),)
+
+    def probabilities(self, model: Classifier) -> NDArray[np.float32]:
+        """The probability of each label (N, K), in order."""
+        device = device_of(model)
+        return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device)))
+
+
+def build_frame_classifier(
+    features: FrameFeatures,
+    encoder: EncoderSpecification,
+    head: PoolingHeadSpecification,
+    *,
+    directions: Directions,
+    num_labels: int,
+    multiple: bool,
+) -> Classifier:
+    """A classifier from its tables. Raises ValueError for tables that do not fit together."""
+    layers = build_encoder(encoder, d_in=features.d_out, directions=directions)
+    both_ways = in_two_halves(encoder, directions)
+    poolings = build_poolings(head, layers.d_out, both_ways=both_ways, is_causal=layers.is_causal)
+    if poolings is None:
+        raise ValueError("head.pooling names none; nothing is left to decide by")
+    return Classifier(
+        features,
+        layers,
+        poolings,
+        num_labels,
+        d_hidden=head.d_hidden,
+        activation=head.activation,
+        dropout=head.dropout,
+        label_smoothing=head.label_smoothing,
+        multiple=multiple,
+    )
+
+
+@dataclass(frozen=True)
+class FrameClassifierParts(LabeledFrameParts):
+    """The parts of a classifier of frames."""
+
+    labels: Classes
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        return cls(read_frames_seen(run), run.read_json("labels.json", Classes.from_json))
+
+    def build(self, recipe: FrameClassificationRecipe) -> Classifier:
+        model = build_frame_classifier(
+            self.features(recipe), recipe.encoder, recipe.head, directions=recipe.directions,
+            num_labels=len(self.labels), multiple=self.labels.multiple,
+        )  # fmt: skip
+        model.temperature = self.labels.temperature
+        return model
+
+
+class FrameClassificationJob(ClassificationJob):
+    """Trains a classifier of frames."""
+
+    data_class = ClassifiedSeriesData
 
 
 class ClassifiedSeries(Classified):
@@ -210,7 +328,7 @@ def series_sections(
     else:
         drawing = bars(view.integrated.shares, columns, name="integrated gradients", what="share")
         shown = {"label": label, "sums": view.integrated, "drawing": drawing, "note": columns.note}
-        sections.append(Section("Integrated gradients", "tasks/classification/frames_integrated.html", shown))
+        sections.append(Section("Integrated gradients", "extensions/frames/integrated.html", shown))
     if view.attention is not None:
         sections.append(_bars("Attention pooling", ATTENTION, view.attention, columns, "weight"))
     if view.maxima is not None:

@@ -1,20 +1,24 @@
-"""A tagger of frames in use: predicts labels, evaluates, and shows a series in numbers and as a page."""
+"""Labeling of frames: data, training, prediction, and a series in numbers and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.data.compact_texts import Ragged
 from ensue.data.files import Location
-from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.data.stored import FrameRows
-from ensue.extensions.frames.models.frame_features import Frames
+from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import SeriesView, curves_or_map, feature_map, labels_over_time, series_section
+from ensue.extensions.frames.recipe import FrameLabelingRecipe
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, frames_of
+from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts, read_frames_seen
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
@@ -24,19 +28,116 @@ from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.metrics.labeling import LabelingScores
 from ensue.metrics.scores import ScoredItems
+from ensue.models.build_text import build_tag_head
+from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
+from ensue.nn import Posterior
+from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.labeling.data import frame_labels
-from ensue.tasks.labeling.decoding import TaggedFrames
+from ensue.tasks.contract.task import WHOLE, Cut
+from ensue.tasks.labeling.data import labels_in, trained_labels
+from ensue.tasks.labeling.decoding import Emissions, Passages, tag_rows
+from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.page import MOST_WORDS, path_sections
 from ensue.tasks.labeling.portable import tag_settings
-from ensue.tasks.labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.tasks.labeling.task import Judged, tally_of
 from ensue.tasks.labeling.view import TagsView, view_tags
 from ensue.text.labels import Labels
-from ensue.text.schemes import spans
+from ensue.text.scheme_detection import SchemeDetector
+from ensue.text.schemes import Span, spans
+
+
+class TaggedSeriesData(LabeledSeriesData):
+    """The series of a recipe, with a label for each frame."""
+
+    advice = ""
+
+    def __init__(self, recipe: FrameLabelingRecipe, run: RunDirectory | None = None) -> None:
+        super().__init__(recipe, run, labels_of=frame_labels)
+        self.scheme = recipe.head.scheme
+        self.detector = SchemeDetector()
+        for labels in self.split.train.labels:
+            self.detector.feed(labels)
+
+    def labels(self) -> Labels:
+        """The labels of the training data. Raises DataError if there are no two."""
+        counts, path = self.split.train.label_counts, self.recipe.data.train
+        return labels_in(self.scheme, *trained_labels(counts, self.detector, self.unit, self.advice, path))
+
+    def parts(self, labels: Labels) -> FrameTaggerParts:
+        """The parts of a new model."""
+        return FrameTaggerParts(self.seen(), labels)
+
+    def encoded(self, data: LabeledSeries, parts: FrameTaggerParts) -> TaggedFrames:
+        """The series as the model reads them."""
+        return TaggedFrames(data.rows, data.labels)
+
+
+def frame_labels(series: Series) -> tuple[str, ...]:
+    """The label of each frame. Raises DataError if there is none."""
+    if series.per_frame:
+        return series.labels
+    advice = "expected one for each frame, in a column of a table or in an array of labels"
+    raise series.error(f"{series.name}: {'a label of the whole series' if series.labels else 'no label'}; {advice}")
+
+
+class TaggedFrames:
+    """Series as a tagger reads them, with the labels of their file. Each is a passage of one sentence."""
+
+    def __init__(self, rows: FrameRows, labels: Sequence[Sequence[str]] = ()) -> None:
+        self.rows, self.labels = rows, labels
+        self.misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
+        self.words: Sequence[Sequence[str]] = [()] * len(labels)
+        """Frames have none."""
+
+    @cached_property
+    def passages(self) -> Passages:
+        """Where each series begins; its frames have no numbers."""
+        return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
+
+    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
+        """The batch of these series, cut."""
+        return frames_of(self.rows, passages, device, cut)
+
+    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
+        """The tags (T,) of each series, in order."""
+        return self.tagged(model)[0]
+
+    def tagged(
+        self, model: Tagger, *, with_posteriors: bool = False
+    ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
+        """The tags (T,) of each series, and if asked for the probabilities of all paths."""
+        device = device_of(model)
+
+        def emissions(rows: NDArray[np.int64]) -> Emissions:
+            frames = self.batch(rows, device)
+            return Emissions(model(frames), frames.mask)
+
+        return tag_rows(model, self.passages, emissions, with_posteriors=with_posteriors)
+
+
+@dataclass(frozen=True)
+class FrameTaggerParts(LabeledFrameParts):
+    """The parts of a tagger of frames."""
+
+    labels: Labels
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        return cls(read_frames_seen(run), run.read_json("labels.json", Labels.from_json))
+
+    def build(self, recipe: FrameLabelingRecipe) -> Tagger:
+        features = self.features(recipe)
+        layers = build_encoder(recipe.encoder, d_in=features.d_out, directions=recipe.directions)
+        return Tagger(features, layers, build_tag_head(recipe.head, layers.d_out, self.labels))
+
+
+class FrameLabelingJob(LabelingJob):
+    """Trains a tagger of frames."""
+
+    data_class = TaggedSeriesData
 
 
 class FrameSpan(NamedTuple):

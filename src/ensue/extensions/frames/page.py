@@ -19,9 +19,40 @@ from numpy.typing import NDArray
 
 from ensue.errors import EnsueError
 from ensue.extensions.frames.data.series import Series, Vectors
-from ensue.inspection.drawing import FrameColumns, extent, lines
+from ensue.inspection.drawing import WordColumns, extent, lines
 from ensue.inspection.markup import drawn, short
-from ensue.inspection.page import Section
+from ensue.inspection.page import Section, cut
+
+MAX_DRAWN_FRAMES = 500
+TOTAL_WIDTH, MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 1_000, 3, 44
+"""The pixels that all frames share, if they can, and those of one."""
+MIN_WIDTH_WITH_GAPS = 18
+"""The pixels of a frame from which on frames have gaps between them."""
+NUMBER_STEPS, MIN_NUMBER_WIDTH = (1, 2, 5, 10, 20, 50), 40
+"""How many frames share a number, and the pixels that a number needs."""
+
+
+class FrameColumns(WordColumns):
+    """The places of the first of `length` narrow frames; `seconds` is the time of a frame, 0 if it is unknown."""
+
+    unit = "frame"
+
+    def __init__(self, length: int, *, seconds: float = 0.0, key: str = "") -> None:
+        self.length, self.key = length, key
+        numbers = range(min(length, MAX_DRAWN_FRAMES))
+        width = float(min(MAX_FRAME_WIDTH, max(MIN_FRAME_WIDTH, TOTAL_WIDTH // len(numbers))))
+        self.gap = 2.0 if width >= MIN_WIDTH_WITH_GAPS else 0.0
+        every = next(step for step in NUMBER_STEPS if step * width >= MIN_NUMBER_WIDTH)
+        self.words = [f"frame {n}, {n * seconds:.3g} s" if seconds else f"frame {n}" for n in numbers]
+        self.shown = ["" if n % every else str(n) for n in numbers]
+        self.widths = [width] * len(numbers)
+        self.lefts = [width * n for n in range(len(numbers) + 1)]
+        self.width = self.lefts[-1]
+
+    @property
+    def note(self) -> str:
+        """A note of what is left out."""
+        return cut(self.length, len(self), "frames")
 
 
 def data_address(image: NDArray[np.float32]) -> str:
@@ -66,7 +97,7 @@ def feature_map(
     side = max(1, min(TALLEST, TALL // len(rows)))
     names = list(enumerate(rows)) if len(rows) <= MOST_NAMED else [(0, rows[0]), (len(rows) - 1, rows[-1])]
     return drawn(
-        "inspection/frame_map.html", columns=columns, height=side * len(rows), name=name,
+        "extensions/frames/map.html", columns=columns, height=side * len(rows), name=name,
         address=data_address(_colored(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
         names=[(row, side * (len(rows) - place - 0.5)) for place, row in names],
         titles=_titles(shown, columns, rows), low=low, high=high, signed=signed,
@@ -86,7 +117,7 @@ def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what:
     ]
     ticks = [(short(value, 3), scale * (high - value)) for value in dict.fromkeys((high, 0.0, low))]
     return drawn(
-        "inspection/frame_bars.html", columns=columns, height=BAR_HEIGHT, boxes=boxes, titles=titles, ticks=ticks,
+        "extensions/frames/bars.html", columns=columns, height=BAR_HEIGHT, boxes=boxes, titles=titles, ticks=ticks,
         zero=scale * high, name=name,
     )  # fmt: skip
 
@@ -109,7 +140,7 @@ def labels_over_time(
         for at, word in enumerate(columns.words)
     ]
     return drawn(
-        "inspection/frame_labels.html", columns=columns, kinds=list(rows), pieces=pieces, titles=told, colors=colors,
+        "extensions/frames/labels.html", columns=columns, kinds=list(rows), pieces=pieces, titles=told, colors=colors,
         name=name,
     )  # fmt: skip
 
@@ -120,8 +151,8 @@ def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: s
     tall, wide, _ = shown.shape
     zoom = max(1.0, min(12.0, WIDE / max(tall, wide)))
     return drawn(
-        "inspection/upright.html", columns=columns, address=data_address(shown), tall=tall * zoom, wide=wide * zoom,
-        zoom=zoom, name=name,
+        "extensions/frames/upright.html", columns=columns, address=data_address(shown), tall=tall * zoom,
+        wide=wide * zoom, zoom=zoom, name=name,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Classification: a label, or several, for a text, a pair of texts, or a series of frames."""
+"""Classification: a label, or several, for a text or a pair of texts."""
 
-from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
+from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.entry import TaskEntry
 
 TASK = TaskEntry(
@@ -13,13 +13,4 @@ TASK = TaskEntry(
     judged_by=("accuracy", "micro_f1"),
     files=("tokenizer.json", "labels.json", "confusion.png"),
     examples="ensue.tasks.classification.examples:ClassifiedExamples",
-)
-FRAMES = TaskEntry(
-    recipe=FrameClassificationRecipe,
-    parts="ensue.tasks.classification.model:FrameClassifierParts",
-    job="ensue.tasks.classification.job:ClassificationJob",
-    pipeline="ensue.extensions.frames.classification:FrameClassificationPipeline",
-    commands=("predict", "evaluate", "inspect"),
-    judged_by=("accuracy", "micro_f1"),
-    files=("frames.json", "labels.json", "confusion.png"),
 )

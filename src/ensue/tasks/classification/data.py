@@ -1,11 +1,10 @@
-"""The labeled texts, or series of frames, of a recipe: read, checked, and encoded for a classifier."""
+"""The labeled texts of a recipe: read, checked, and encoded for a classifier."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,14 +13,12 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numbered
 from ensue.data.examples import Document, DocumentSource
 from ensue.data.parallel import batched, in_order
-from ensue.errors import DataError, RecipeError, listed
-from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData
+from ensue.errors import DataError, RecipeError
 from ensue.ranks import ranks
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.model import ClassifierParts, FrameClassifierParts
-from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
-from ensue.tasks.classification.task import ClassifiedFrames, ClassifiedTexts
+from ensue.tasks.classification.model import ClassifierParts
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.classification.task import ClassifiedTexts
 from ensue.tasks.classification.texts import ReadTexts, TextReader, describe_reading, document_source, subword_reader
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.words.data import EncodedTexts, WordsData
@@ -228,40 +225,3 @@ class DocumentData(WordsData[Documents]):
     def python(self) -> list[str]:
         text = f'"{self.example}"' if self.example else '("a text", "another text")'
         return [f"print(model.predict([{text}]))"]
-
-
-class ClassifiedSeriesData(LabeledSeriesData):
-    """The series of a recipe, with labels of the whole series."""
-
-    one: ClassVar[str] = "series"
-    read_as = ""
-
-    def __init__(self, recipe: FrameClassificationRecipe, run: RunDirectory | None = None) -> None:
-        separator = recipe.data.separator
-        labels_of = partial(class_labels, separator=separator, multiple=bool(separator))
-        super().__init__(recipe, run, labels_of=labels_of)
-        parts = [part for part in (self.split.train, self.split.valid, self.split.test) if part is not None]
-        self.multiple = any(len(labels) != 1 for part in parts for labels in part.labels)
-
-    def parts(self, labels: Classes) -> FrameClassifierParts:
-        """The parts of a new model."""
-        return FrameClassifierParts(self.seen(), labels)
-
-    def encoded(self, data: LabeledSeries, parts: FrameClassifierParts) -> ClassifiedFrames:
-        """The series as the model reads them."""
-        return ClassifiedFrames(data.rows, data.labels)
-
-
-def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """The labels of a whole series. Raises DataError for a wrong number of them, or if its frames have several."""
-    names = tuple(dict.fromkeys(series.labels))
-    if len(names) > 1:
-        found = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"
-        raise series.error(f"{found}; tag-frames learns a label for each frame")
-    labels = tuple(part for name in names for part in (name.split(separator) if separator else [name]) if part)
-    if len(labels) == 1 or multiple:
-        return labels
-    if labels:
-        raise series.error(f"{series.name}: several labels ({listed(labels)}); a series of the training data has one")
-    advice = "data.pattern finds it in names of files, and the names of folders can be labels"
-    raise series.error(f"{series.name}: no label; {advice}")

@@ -1,7 +1,8 @@
-"""The job of training a classifier of texts or of series of frames: labels, threshold, scores, confusion matrix."""
+"""The job of training a classifier: labels, threshold, scores, confusion matrix."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,8 +16,7 @@ from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import MIN_TEXTS
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.data import ClassifiedSeriesData, DocumentData
-from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
+from ensue.tasks.classification.data import DocumentData
 from ensue.tasks.classification.task import (
     Classification,
     ClassifiedTexts,
@@ -33,22 +33,17 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
     """Trains a classifier."""
 
     counted_by: ClassVar[str] = "examples"
+    data_class: ClassVar[Callable[..., Any]] = DocumentData
+    """The data set, called with the recipe and the run that is resumed; a job of other inputs has another one."""
     data_set: Any
-    """Its data, which know how it reads them (`data.py`): texts or series of frames."""
     task: Classification
     final: ClassificationScores | None = None
     """The scores of the best weights on the validation data."""
     calibration: str = ""
     """The effect of the temperature of probabilities, as a line of the card."""
 
-    def __init__(
-        self, recipe: ClassificationRecipe | FrameClassificationRecipe, run: RunDirectory | None = None
-    ) -> None:
-        data: Any = (
-            ClassifiedSeriesData(recipe, run)
-            if isinstance(recipe, FrameClassificationRecipe)
-            else DocumentData(recipe, run)
-        )
+    def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
+        data = self.data_class(recipe, run)
         super().__init__(recipe, data)
         self.is_new = run is None
         self.parts = data.parts(self._classes(data)) if run is None else data.parts_of(run)
@@ -58,19 +53,18 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
             self.parts.labels,
             balanced=recipe.head.class_weights == "balanced",
             sizes=recipe.train,
-            soft=data.soft_targets(self.parts.labels) if isinstance(data, DocumentData) else None,
+            soft=data.soft_targets(self.parts.labels),
         )
 
-    def _classes(self, data: DocumentData | ClassifiedSeriesData) -> Classes:
+    def _classes(self, data: Any) -> Classes:
         """The labels of the training data, and of a teacher. Raises DataError if there are no two."""
         train = data.split.train
-        names = {*train.label_counts, *getattr(getattr(data, "answers", None), "names", ())}
+        names = {*train.label_counts, *(() if data.answers is None else data.answers.names)}
         if len(names) < 2:
             only = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
             raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)
         found = Classes(sorted(names), multiple=data.multiple)
-        kept = getattr(data, "kept", None)
-        return found if kept is None else kept.labels(found)
+        return found if data.kept is None else data.kept.labels(found)
 
     @property
     def notes(self) -> list[str]:

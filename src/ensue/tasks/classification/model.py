@@ -1,4 +1,4 @@
-"""The parts of a classifier: its lexicon, or what frames have alike, its labels, and whether it compares two texts."""
+"""The parts of a classifier: its lexicon, its labels, and whether it compares two texts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from ensue.data.examples import DocumentLayout
-from ensue.extensions.frames.tasks.model import LabeledFrameParts, read_frames_seen
-from ensue.models.build_text import build_classifier, build_frame_classifier
+from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, form_of
-from ensue.tasks.classification.recipe import ClassificationRecipe, FrameClassificationRecipe
+from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.texts import subword_reader
 from ensue.tasks.words.model import WordParts, WordsConfig
 from ensue.tasks.words.subwords import SubwordReader
@@ -52,25 +51,6 @@ class ClassifierParts(WordParts):
             num_labels=len(self.labels), multiple=self.labels.multiple, pair=self.pair,
             segment=recipe.data.segment_tokens, pretrained=self.pretrained, contextual=self.contextual,
             tuned=self.tuned_encoder(), ngrams=self.ngrams,
-        )  # fmt: skip
-        model.temperature = self.labels.temperature
-        return model
-
-
-@dataclass(frozen=True)
-class FrameClassifierParts(LabeledFrameParts):
-    """The parts of a classifier of frames."""
-
-    labels: Classes
-
-    @classmethod
-    def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", Classes.from_json))
-
-    def build(self, recipe: FrameClassificationRecipe) -> Classifier:
-        model = build_frame_classifier(
-            self.features(recipe), recipe.encoder, recipe.head, directions=recipe.directions,
-            num_labels=len(self.labels), multiple=self.labels.multiple,
         )  # fmt: skip
         model.temperature = self.labels.temperature
         return model

@@ -1,4 +1,4 @@
-"""Recipes of classifiers of texts and of series of frames."""
+"""The recipe of a classifier of texts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.data.detection.format_table import TEXTS, settings_of
-from ensue.extensions.frames.tasks import FramesRecipe
 from ensue.models.specification import Path
-from ensue.models.word_specification import ClassHeadSpecification, ColumnName, PoolingHeadSpecification
+from ensue.models.word_specification import ClassHeadSpecification, ColumnName
 from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
@@ -67,14 +66,3 @@ class ClassificationRecipe(WordsRecipe):
     task: Literal["classification"] = "classification"
     data: ClassificationData = ClassificationData()
     head: ClassHeadSpecification = ClassHeadSpecification()
-
-
-class FrameClassificationRecipe(FramesRecipe):
-    """The recipe of a classifier of frames."""
-
-    what: ClassVar[str] = "classifier of frames"
-    reads: ClassVar[str] = "series of real vectors with labels"
-    begins: ClassVar[bool] = True
-
-    task: Literal["frame-classification"] = "frame-classification"
-    head: PoolingHeadSpecification = PoolingHeadSpecification()

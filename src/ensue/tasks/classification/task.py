@@ -1,4 +1,4 @@
-"""Classification: a label, or several, for a text, a pair of texts, or a series of frames."""
+"""Classification: a label, or several, for a text or a pair of texts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from torch import Tensor
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import EnsueError
-from ensue.extensions.frames.data.stored import FrameRows
-from ensue.extensions.frames.models.frame_features import Frames
-from ensue.extensions.frames.tasks.data import frames_of
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
 from ensue.models.classifier import Classifier
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
-from ensue.models.word_features import FormTable, Words
+from ensue.models.word_features import FormTable, Positions, Words
 from ensue.ranks import spread
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.words.data import EncodedTexts
@@ -36,10 +33,10 @@ READ_TOKENS, READ_ROWS = 16_384, 256
 
 @dataclass(frozen=True)
 class ClassBatch(Batch):
-    """Texts or series (one, or a pair), and labels: ids (B,), 0 and 1 (B, K), or a teacher's probabilities (B, K)."""
+    """Inputs (one, or the two of a pair), and labels: ids (B,), 0 and 1 (B, K), or a teacher's probabilities (B, K)."""
 
     targets: Tensor
-    texts: tuple[Words | Frames, ...]
+    texts: tuple[Positions, ...]
 
 
 class Labeled(Protocol):
@@ -51,9 +48,9 @@ class Labeled(Protocol):
 
     @property
     def lengths(self) -> NDArray[np.integer]:
-        """The number of words or frames."""
+        """The number of positions, such as words, of each example."""
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words | Frames, ...]:
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Positions, ...]:
         """The batch of these rows, cut."""
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
@@ -84,27 +81,6 @@ class ClassifiedTexts(NamedTuple):
         forms = [model.features.table(part.forms, device_of(model)) for part in self.texts]
         words, contextual = [part.words for part in self.texts], [part.contextual for part in self.texts]
         return classify_words(model, forms, words, contextual, self.subwords)
-
-
-class ClassifiedFrames(NamedTuple):
-    """Series as a classifier reads them, with the labels of their file."""
-
-    rows: FrameRows
-    labels: list[tuple[str, ...]]
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """The number of frames of each series."""
-        return self.rows.lengths
-
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Frames, ...]:
-        """The batch of these rows, cut."""
-        return (frames_of(self.rows, rows, device, cut),)
-
-    def probabilities(self, model: Classifier) -> NDArray[np.float32]:
-        """The probability of each label (N, K), in order."""
-        device = device_of(model)
-        return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device)))
 
 
 class Classification(BucketedTask[Classifier, ClassBatch]):

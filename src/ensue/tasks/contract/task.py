@@ -189,7 +189,7 @@ class BatchSizes(Protocol):
 
     @property
     def batch_tokens(self) -> int:
-        """The most words or frames, unless one row alone is longer."""
+        """The most positions, such as words, unless one row alone is longer."""
 
     @property
     def seed(self) -> int:

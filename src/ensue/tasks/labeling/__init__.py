@@ -1,7 +1,7 @@
-"""Labeling: a label for every word of a sentence, or for every frame of a series."""
+"""Labeling: a label for each word of a sentence."""
 
 from ensue.tasks.entry import TaskEntry
-from ensue.tasks.labeling.recipe import CuttingRecipe, FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.labeling.recipe import CuttingRecipe, LabelingRecipe
 
 TASK = TaskEntry(
     recipe=LabelingRecipe,
@@ -23,13 +23,4 @@ CUTTING = TaskEntry(
     commands=("predict", "evaluate"),
     judged_by=("accuracy",),
     files=("tokenizer.json", "labels.json"),
-)
-FRAMES = TaskEntry(
-    recipe=FrameLabelingRecipe,
-    parts="ensue.tasks.labeling.model:FrameTaggerParts",
-    job="ensue.tasks.labeling.job:LabelingJob",
-    pipeline="ensue.extensions.frames.labeling:FrameLabelingPipeline",
-    commands=("predict", "evaluate", "inspect"),
-    judged_by=("f1", "accuracy"),
-    files=("frames.json", "labels.json"),
 )

@@ -1,4 +1,4 @@
-"""The labeled sentences, or series of frames, of a recipe: read, checked, and encoded for a tagger."""
+"""The labeled sentences of a recipe: read, checked, and encoded for a tagger."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
 from ensue.errors import DataError, RecipeError, listed
-from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.labeling.decoding import LabeledTexts, Passages, TaggedFrames
-from ensue.tasks.labeling.model import FrameTaggerParts, TaggerParts
-from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.labeling.decoding import LabeledTexts, Passages
+from ensue.tasks.labeling.model import TaggerParts
+from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.task import SENTENCES
 from ensue.tasks.words.data import EncodedTexts, WordsData
 from ensue.tasks.words.model import d_vectors
@@ -471,37 +469,3 @@ class SentenceData(WordsData[Sentences]):
 
     def python(self) -> list[str]:
         return [f'print(model.predict(["{self.example}"]))'] if self.example else []
-
-
-class TaggedSeriesData(LabeledSeriesData):
-    """The series of a recipe, with a label for each frame."""
-
-    advice = ""
-
-    def __init__(self, recipe: FrameLabelingRecipe, run: RunDirectory | None = None) -> None:
-        super().__init__(recipe, run, labels_of=frame_labels)
-        self.scheme = recipe.head.scheme
-        self.detector = SchemeDetector()
-        for labels in self.split.train.labels:
-            self.detector.feed(labels)
-
-    def labels(self) -> Labels:
-        """The labels of the training data. Raises DataError if there are no two."""
-        counts, path = self.split.train.label_counts, self.recipe.data.train
-        return labels_in(self.scheme, *trained_labels(counts, self.detector, self.unit, self.advice, path))
-
-    def parts(self, labels: Labels) -> FrameTaggerParts:
-        """The parts of a new model."""
-        return FrameTaggerParts(self.seen(), labels)
-
-    def encoded(self, data: LabeledSeries, parts: FrameTaggerParts) -> TaggedFrames:
-        """The series as the model reads them."""
-        return TaggedFrames(data.rows, data.labels)
-
-
-def frame_labels(series: Series) -> tuple[str, ...]:
-    """The label of each frame. Raises DataError if there is none."""
-    if series.per_frame:
-        return series.labels
-    advice = "expected one for each frame, in a column of a table or in an array of labels"
-    raise series.error(f"{series.name}: {'a label of the whole series' if series.labels else 'no label'}; {advice}")

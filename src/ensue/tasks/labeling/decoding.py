@@ -1,9 +1,8 @@
-"""Labeled sentences and series as a tagger reads them, and their best tags."""
+"""Labeled sentences as a tagger reads them, and their best tags."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +12,6 @@ from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, Texts
-from ensue.extensions.frames.data.stored import FrameRows
-from ensue.extensions.frames.models.frame_features import Frames
-from ensue.extensions.frames.tasks.data import frames_of
 from ensue.models.modules import device_of
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
@@ -100,41 +96,6 @@ class LabeledTexts(NamedTuple):
         return tag_texts(model, forms, self.passages, self.texts.columns, self.texts.contextual, self.subwords)[0]
 
 
-class TaggedFrames:
-    """Series as a tagger reads them, with the labels of their file. Each is a passage of one sentence."""
-
-    def __init__(self, rows: FrameRows, labels: Sequence[Sequence[str]] = ()) -> None:
-        self.rows, self.labels = rows, labels
-        self.misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
-        self.words: Sequence[Sequence[str]] = [()] * len(labels)
-        """Frames have none."""
-
-    @cached_property
-    def passages(self) -> Passages:
-        """Where each series begins; its frames have no numbers."""
-        return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
-
-    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
-        """The batch of these series, cut."""
-        return frames_of(self.rows, passages, device, cut)
-
-    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """The tags (T,) of each series, in order."""
-        return self.tagged(model)[0]
-
-    def tagged(
-        self, model: Tagger, *, with_posteriors: bool = False
-    ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-        """The tags (T,) of each series, and if asked for the probabilities of all paths."""
-        device = device_of(model)
-
-        def emissions(rows: NDArray[np.int64]) -> Emissions:
-            frames = self.batch(rows, device)
-            return Emissions(model(frames), frames.mask)
-
-        return tag_rows(model, self.passages, emissions, with_posteriors=with_posteriors)
-
-
 def tag_texts(
     model: Tagger,
     forms: FormTable,
@@ -164,7 +125,7 @@ def tag_texts(
 
 
 class Emissions(NamedTuple):
-    """The scores of tags (B, T, K), and which of them are of real words or frames."""
+    """The scores of tags (B, T, K), and which of them are of real positions."""
 
     scores: Tensor
     mask: Tensor | None

@@ -1,9 +1,9 @@
-"""The job of training a tagger of words or of frames: labels and their scheme, tags, scores."""
+"""The job of training a tagger: labels and their scheme, tags, scores."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +14,7 @@ from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.labels_job import LabelsJob
-from ensue.tasks.labeling.data import SentenceData, TaggedSeriesData
-from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.labeling.data import SentenceData
 from ensue.tasks.labeling.task import Labeling, evaluate_tagger
 from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.schemes import tags_of
@@ -24,23 +23,22 @@ from ensue.text.schemes import tags_of
 class LabelingJob(LabelsJob[Tagger, Any]):
     """Trains a tagger."""
 
+    data_class: ClassVar[Callable[..., Any]] = SentenceData
+    """The data set, called with the recipe and the run that is resumed; a job of other inputs has another one."""
     data_set: Any
-    """Its data, which know how it reads them (`data.py`): words or frames."""
 
     counted_by: ClassVar[str] = "tokens"
     task: Labeling
     final: LabelingScores | None = None
     """The scores of the best weights on the validation data."""
 
-    def __init__(self, recipe: LabelingRecipe | FrameLabelingRecipe, run: RunDirectory | None = None) -> None:
-        data: Any = (
-            TaggedSeriesData(recipe, run) if isinstance(recipe, FrameLabelingRecipe) else SentenceData(recipe, run)
-        )
+    def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
+        data = self.data_class(recipe, run)
         super().__init__(recipe, data)
         self.parts = data.parts(data.labels()) if run is None else data.parts_of(run)
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         train = data.encoded(self.split.train, self.parts)
-        soft = data.soft_targets(self.parts.labels) if isinstance(data, SentenceData) else None
+        soft = data.soft_targets(self.parts.labels)
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft)
 
     def prepare(self, model: Tagger) -> None:

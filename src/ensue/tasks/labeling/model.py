@@ -1,18 +1,16 @@
-"""The parts of a tagger: its lexicon, or what frames have alike, and its labels."""
+"""The parts of a tagger: its lexicon and its labels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ensue.extensions.frames.tasks.model import LabeledFrameParts, read_frames_seen
-from ensue.models.build_text import build_tag_head, build_tagger
-from ensue.models.encoders import build_encoder
+from ensue.models.build_text import build_tagger
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Number
-from ensue.tasks.labeling.recipe import FrameLabelingRecipe, LabelingRecipe
+from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig
 from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
@@ -60,19 +58,3 @@ class TaggerParts(WordParts):
             labels=self.labels, pretrained=self.pretrained, contextual=self.contextual,
             tuned=self.tuned_encoder(),
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FrameTaggerParts(LabeledFrameParts):
-    """The parts of a tagger of frames."""
-
-    labels: Labels
-
-    @classmethod
-    def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", Labels.from_json))
-
-    def build(self, recipe: FrameLabelingRecipe) -> Tagger:
-        features = self.features(recipe)
-        layers = build_encoder(recipe.encoder, d_in=features.d_out, directions=recipe.directions)
-        return Tagger(features, layers, build_tag_head(recipe.head, layers.d_out, self.labels))

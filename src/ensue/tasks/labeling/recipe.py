@@ -1,4 +1,4 @@
-"""Recipes of taggers of words and of frames."""
+"""The recipes of a tagger of words, and of a cutter."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
-from ensue.extensions.frames.tasks import FramesRecipe
 from ensue.models.specification import Path
 from ensue.models.word_specification import (
     ColumnName,
-    PathHeadSpecification,
     SentenceFeatureSpecification,
     TagHeadSpecification,
 )
@@ -107,14 +105,3 @@ class CuttingRecipe(LabelingRecipe):
 
     task: Literal["cutting"] = "cutting"  # type: ignore[assignment]
     data: CuttingData = CuttingData()
-
-
-class FrameLabelingRecipe(FramesRecipe):
-    """The recipe of a tagger of frames."""
-
-    what: ClassVar[str] = "tagger of frames"
-    reads: ClassVar[str] = "series of real vectors with a label for each"
-    begins: ClassVar[bool] = True
-
-    task: Literal["frame-labeling"] = "frame-labeling"
-    head: PathHeadSpecification = PathHeadSpecification()

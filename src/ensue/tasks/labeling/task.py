@@ -1,4 +1,4 @@
-"""Labeling: a tag for every word. Scores of taggers of words or frames; mistakes as a table of wrong words."""
+"""Labeling: a tag for each word. Scores of taggers; mistakes as a table of wrong words."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from ensue.data.kept_columns import Kept, in_cache
 from ensue.data.parallel import batched
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
-from ensue.extensions.frames.models.frame_features import Frames
 from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
 from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
-from ensue.models.word_features import Words
+from ensue.models.word_features import Positions
 from ensue.outputs import written
 from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.labeling.decoding import Passages, placed
@@ -42,7 +41,7 @@ CONTEXT = 8
 
 
 class Judged(NamedTuple):
-    """The right labels of a sentence or series, in the scheme of the model, and the predicted ones. `misaligned` has by
+    """The right labels of a sentence, in the scheme of the model, and the predicted ones. `misaligned` has by
     column the gold spans that begin or end inside of a word, and `place` says where the sentence is.
     """
 
@@ -100,7 +99,7 @@ class TaggedBatch(Batch):
     for padding; or a teacher's probabilities of tags (S, L, K), zeros for padding.
     """
 
-    words: Words | Frames
+    words: Positions
     sentences: SentencePlaces | None
     tags: Tensor
 
@@ -110,7 +109,7 @@ class Labeled(Protocol):
 
     @property
     def passages(self) -> Passages:
-        """Which sentences are read together; a series of frames is a sentence and a passage."""
+        """Which sentences are read together."""
 
     @property
     def labels(self) -> Sequence[Sequence[Any]]:
@@ -122,9 +121,9 @@ class Labeled(Protocol):
 
     @property
     def words(self) -> Texts | Sequence[Sequence[str]]:
-        """The words of each sentence; frames have none."""
+        """The words of each sentence; empty for inputs that are no words."""
 
-    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words | Frames:
+    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Positions:
         """The batch of these passages, cut."""
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:

@@ -45,7 +45,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class TagsView:
-    """The decisions of a tagger of words or of frames. `emissions` and `marginals` are (T, K), `path` (T,)."""
+    """The decisions of a tagger. `emissions` and `marginals` are (T, K), `path` (T,)."""
 
     tags: tuple[str, ...]
     emissions: NDArray[np.float32]

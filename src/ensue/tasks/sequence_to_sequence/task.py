@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from torch import Tensor
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.data.examples import Pair
-from ensue.extensions.frames.data.stored import FrameRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
@@ -27,17 +26,31 @@ from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.types import Loss, State
 
-SourceRows: TypeAlias = Ragged | FrameRows
-"""Ids, or series of frames."""
-
 Item = TypeVar("Item")
 CHUNK = 1_024
 """Sources that are held and sorted by length."""
 
 
+class SourceRows(Protocol):
+    """Sources in memory: rows of ids, or of vectors."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of positions of each source."""
+
+    def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """Some sources side by side (B, S) or (B, S, d), as wide as the longest of `among`, padded with zeros."""
+
+    def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
+        """Which positions of `padded` are real, (B, S); None if all of `among` are."""
+
+    def __len__(self) -> int:
+        """The number of sources."""
+
+
 @dataclass(frozen=True)
 class Sources:
-    """Sources as ids or frames, and for each of the models that read them their words in the layers of other runs."""
+    """Sources, and for each of the models that read them their words in the layers of other runs."""
 
     rows: SourceRows
     contextual: tuple[tuple[LayersOfTexts, ...], ...] = ((),)
@@ -56,7 +69,7 @@ class Sources:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens, or frames, of each source."""
+        """The number of positions of each source."""
         return self.rows.lengths
 
     def __len__(self) -> int:
@@ -105,7 +118,7 @@ USUAL = 0.999
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """Sources, ids (B, S) or frames (B, S, d), and targets (B, T), which end with the end symbol, padded on the right.
+    """Sources, ids (B, S) or vectors (B, S, d), and targets (B, T), which end with the end symbol, padded on the right.
 
     A mask is None where nothing is padded.
     """
@@ -119,7 +132,7 @@ class PairBatch(Batch):
 
 
 class EncodedPairs(NamedTuple):
-    """Pairs as rows of ids, or of frames and ids, and the sources' words in the layers of other models."""
+    """Pairs as rows, and the sources' words in the layers of other models."""
 
     sources: SourceRows
     targets: Ragged
@@ -135,7 +148,7 @@ class EncodedPairs(NamedTuple):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens, or frames, of both sides of each pair."""
+        """The number of positions of both sides of each pair."""
         found: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
         return found
 
@@ -193,7 +206,7 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
 
 
 def usual_ratio(train: EncodedPairs) -> float:
-    """Target tokens for one of the source, or for a frame, which hardly a training pair exceeds."""
+    """The number of target tokens per source position that hardly a training pair exceeds."""
     return float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
 
 

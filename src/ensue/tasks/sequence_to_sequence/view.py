@@ -229,7 +229,7 @@ def view_output(
     search: Search | None,
 ) -> SequenceView:
     """The view of the output `ids` for the only one of `sources`, which is written token by token, as a search does."""
-    source = sources.rows.values.astype(np.int64)
+    source = sources.rows.padded(np.array([0]))[0].astype(np.int64)
     reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
     parts, seen = output_parts(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
     if seen.copying is not None:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from ensue.extensions.exporting.c.frames import frame_classifier_parts, frame_tagger_parts
 from ensue.extensions.exporting.c.printing import Parts, Weights
 from ensue.extensions.exporting.c.writing import assembled
-from ensue.extensions.frames.classification import FrameClassificationPipeline
+from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline
 from ensue.extensions.frames.tasks.model import FramesSeen
-from ensue.tasks.classification.model import FrameClassifierParts
 from ensue.text.labels import Classes
 from extensions.exporting.c.carried import OK, library, put
 from extensions.frames.small_frames import built, frame_classifier, frame_tagger, recipe_of

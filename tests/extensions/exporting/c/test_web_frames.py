@@ -15,9 +15,8 @@ import ensue
 from ensue.extensions.exporting.c import web
 from ensue.extensions.frames.data.sounds import log_mel, read_wav
 from ensue.extensions.frames.data.source import Shape
-from ensue.extensions.frames.labeling import FrameLabelingPipeline
+from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
 from ensue.extensions.frames.tasks.model import FramesSeen
-from ensue.tasks.labeling.model import FrameTaggerParts
 from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
 from extensions.exporting.c.carried import NEAR

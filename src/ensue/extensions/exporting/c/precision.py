@@ -180,8 +180,8 @@ def _validation_sources(run: RunDirectory) -> list[str]:
 
 def _validation_series(run: RunDirectory) -> list[Any]:
     """Some series."""
-    from ensue.tasks.classification.data import ClassifiedSeriesData  # noqa: PLC0415
-    from ensue.tasks.labeling.data import TaggedSeriesData  # noqa: PLC0415
+    from ensue.extensions.frames.classification import ClassifiedSeriesData  # noqa: PLC0415
+    from ensue.extensions.frames.labeling import TaggedSeriesData  # noqa: PLC0415
 
     kinds = {"frame-classification": ClassifiedSeriesData, "frame-labeling": TaggedSeriesData}
     found = _validation_data(run, kinds[run.recipe.task])

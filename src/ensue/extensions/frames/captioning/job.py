@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ensue.extensions.frames.captioning import CaptioningRecipe
 from ensue.extensions.frames.captioning.model import (
     Captioned,
     CaptionerParts,
@@ -20,6 +19,7 @@ from ensue.extensions.frames.captioning.model import (
 )
 from ensue.extensions.frames.captioning.pipeline import CaptioningPipeline
 from ensue.extensions.frames.data.series import Series
+from ensue.extensions.frames.recipe import CaptioningRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData
 from ensue.extensions.frames.tasks.model import FramesSeen
 from ensue.metrics.generation import GenerationScores, check_scorable

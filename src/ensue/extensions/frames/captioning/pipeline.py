@@ -18,7 +18,6 @@ from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
 from ensue.data.files import Location
 from ensue.errors import EnsueError
-from ensue.extensions.frames.captioning import CaptioningRecipe
 from ensue.extensions.frames.captioning.model import (
     Captioned,
     CaptionerParts,
@@ -26,9 +25,9 @@ from ensue.extensions.frames.captioning.model import (
     check_caption,
     check_looked_at,
 )
-from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.data.stored import FrameRows
+from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import data_address
+from ensue.extensions.frames.recipe import CaptioningRecipe
 from ensue.extensions.frames.tasks.pipeline import FramesPipeline
 from ensue.inspection.drawing import matrix
 from ensue.inspection.markup import clipped

@@ -21,7 +21,7 @@ from ensue.data.files import Location, expanded, files_of, locations_in, one_loc
 from ensue.data.lines import Lines
 from ensue.data.sources import digest_of
 from ensue.errors import DataError, RecipeError
-from ensue.extensions.frames.data import arrays, images, sounds, tables
+from ensue.extensions.frames.data import readers, sounds
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.signs import PATH, dialect_of, table_rows
 
@@ -95,12 +95,12 @@ def by_folder(paths: Sequence[Path], folder: Path) -> Iterator[LabeledPath]:
 Reader = Callable[[Path, SeriesOptions], Iterator[Series]]
 READERS: dict[str, Reader] = {
     "sound": sounds.read_sound,
-    "npy": arrays.read_numpy,
-    "npz": arrays.read_numpy,
-    "safetensors": arrays.read_safetensors,
-    "idx": images.read_idx,
-    "image": images.read_image,
-    "table": tables.read_table,
+    "npy": readers.read_numpy,
+    "npz": readers.read_numpy,
+    "safetensors": readers.read_safetensors,
+    "idx": readers.read_idx,
+    "image": readers.read_image,
+    "table": readers.read_table,
 }
 NUMBERED = re.compile(r"(.+)\[([0-9]{1,15})\]")
 """How a series of a file of many is called: `FILE[n]`, from 0 on."""
@@ -161,7 +161,7 @@ class FrameSource:
         """
         if self.manifest is not None:
             return [digest_of(file.path for file in self.files)]
-        beside = filter(None, (images.labels_beside(path) for path in self._paths if frames_in(path) == "idx"))
+        beside = filter(None, (readers.labels_beside(path) for path in self._paths if frames_in(path) == "idx"))
         return [*(part for file in self.files for part in (file.label, file.group)), digest_of(beside)]
 
     def __iter__(self) -> Iterator[Series]:
@@ -198,7 +198,7 @@ class FrameSource:
             )
         if shape.columns and series.columns and series.columns != shape.columns:
             raise series.error(f"columns {', '.join(series.columns)}; expected {', '.join(shape.columns)}")
-        if shape.rate and series.rate and abs(series.rate - shape.rate) > tables.EVEN * shape.rate:
+        if shape.rate and series.rate and abs(series.rate - shape.rate) > readers.EVEN * shape.rate:
             raise series.error(
                 f"{series.name}: a rate of {series.rate:,g}; expected {shape.rate:,g}, as in {shape.first}"
             )

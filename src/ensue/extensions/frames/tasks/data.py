@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.errors import DataError
-from ensue.extensions.frames.data.series import Series, Vectors
+from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.data.source import FrameSource
-from ensue.extensions.frames.data.stored import FrameRows
-from ensue.extensions.frames.models.frame_features import Frames
-from ensue.extensions.frames.tasks import FramesRecipe
-from ensue.extensions.frames.tasks.model import FrameParts, FramesSeen, LabeledFrameParts
+from ensue.extensions.frames.recipe import FramesRecipe
+from ensue.extensions.frames.tasks.model import FrameParts, Frames, FramesSeen, LabeledFrameParts
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.chunks import check_read, most_read
@@ -220,6 +218,13 @@ class LabeledSeriesData(SeriesData):
     """The labeled series of a recipe."""
 
     has_classes = True
+    answers: ClassVar[None] = None
+    """No teacher labels series."""
+    kept: ClassVar[None] = None
+    """No labels of another run are kept."""
+
+    def soft_targets(self, labels: Any) -> None:
+        """No probabilities are learned in place of labels."""
 
     def parts_of(self, run: RunDirectory) -> Any:
         """The parts of a run that is resumed."""

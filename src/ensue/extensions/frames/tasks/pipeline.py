@@ -20,11 +20,10 @@ from ensue.errors import DataError, EnsueError
 from ensue.extensions.frames.data.series import Series, as_vectors
 from ensue.extensions.frames.data.sounds import log_mel
 from ensue.extensions.frames.data.source import FrameSource
-from ensue.extensions.frames.models.frame_features import Frames
 from ensue.extensions.frames.page import SeriesView
-from ensue.extensions.frames.tasks import FramesRecipe
+from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.extensions.frames.tasks.data import check_frames
-from ensue.extensions.frames.tasks.model import FrameParts, LabeledFrameParts
+from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.pipeline import Predictor
