@@ -13,7 +13,7 @@ INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_F
 TESTS  ?=
 DIST   ?= dist
 # tests that pass through much of every package that is used
-WIDE   := $(addprefix tests/,test_recipe.py test_guests.py test_arguments.py training/test_pictures.py metrics text \
+WIDE   := $(addprefix tests/,test_recipe.py test_extension.py test_arguments.py training/test_pictures.py metrics text \
             serving/test_completions.py cli/test_startup.py search extensions/exporting/onnx)
 N      ?= 20000
 SEED   ?= 0

@@ -71,7 +71,7 @@ from ensue.models.word_specification import (
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, TokenizerRecipe, TuningRecipe
-from ensue.tasks import TASKS
+from ensue.tasks import task_names
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import CuttingData, LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
@@ -200,7 +200,9 @@ def tables() -> str:
 def rows(model: type[BaseModel]) -> Iterator[str]:
     explained = meanings(model)
     for name, field in own_fields(model):
-        values = " or ".join(f'`"{task}"`' for task in TASKS) if (model, name) == (Recipe, "task") else kind(field)
+        values = (
+            " or ".join(f'`"{task}"`' for task in task_names()) if (model, name) == (Recipe, "task") else kind(field)
+        )
         yield f"| `{field.alias or name}` | {values} | {default(field)} | {' '.join(explained[name].split())} |"
 
 

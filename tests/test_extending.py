@@ -49,10 +49,11 @@ def write_package() -> None:
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    told = re.search(r"`(parity = .*?)`", PAGE.read_text(encoding="utf-8"))
-    assert told
+    row = re.search(r"`(tasks=\{.*?\})`", PAGE.read_text(encoding="utf-8"))
+    assert row
+    declaration = Path("ensue_leaky/__init__.py")
+    declaration.write_text(declaration.read_text().replace("\n)", f"\n    {row[1]},\n)"))
     project = files["pyproject.toml"]
-    project = project.replace("\n[tool", f'"ensue.tasks" = {{ {told[1]} }}\n\n[tool')
     Path("pyproject.toml").write_text(project.replace('"ensue_leaky"]', '"ensue_leaky", "ensue_leaky.parity"]'))
 
 

@@ -34,8 +34,8 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 83_500,
-    "files of `src`": 554,
+    "Python lines of `src`": 83_900,
+    "files of `src`": 561,
     "files of `tasks`": 134,
     "files loose in `tasks`": 2,
     "import circles": 0,

@@ -10,7 +10,7 @@ from source_imports import SOURCE, circles, imports, modules
 FLOORS = [
     [
         "arguments",
-        "guests",
+        "extension",
         "hub",
         "outputs",
         "types",
@@ -39,7 +39,7 @@ FLOORS = [
     ["metrics"],
     ["tasks"],
     ["training"],
-    ["library", "testing"],
+    ["library", "testing", "trackers"],
     ["__main__", "cli", "console", "quickstart"],
     ["extensions"],
 ]

@@ -18,7 +18,7 @@ from ensue.metrics.generation import score_texts
 from ensue.metrics.labeling import LabelingTally
 from ensue.metrics.language import LanguageScores
 from ensue.recipe import Recipe, recipe_names
-from ensue.tasks import TASKS, task_entry
+from ensue.tasks import task_entry, task_names
 from pages import (
     BENCHMARKS_PAGE,
     PAGES,
@@ -95,7 +95,7 @@ def parts(schema: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def test_every_table_of_a_recipe_is_explained() -> None:
     script = runpy.run_path(str(REPOSITORY / "docs" / "recipe_keys.py"))
     explained = {model for _, model in script["TABLES"]}
-    found = {part for task in TASKS for part in parts(task_entry(task).recipe)}
+    found = {part for task in task_names() for part in parts(task_entry(task).recipe)}
     for part in {part for part in found if part is Recipe or not issubclass(part, Recipe)}:
         assert part in explained or not list(script["own_fields"](part)), part
 
@@ -134,7 +134,7 @@ def test_the_interface_is_listed() -> None:
     """The functions of the package, and of each task what `ensue.load` gives, with what its commands are made of."""
     listed = public()
     assert {f"ensue.{name}" for name in ensue.__all__} - {"ensue.__version__", "ensue.nn"} <= listed.keys()
-    for task in TASKS:
+    for task in task_names():
         pipeline = task_entry(task).pipeline_class
         known = {name for base in pipeline.__mro__ for name in listed.get(f"{base.__module__}.{base.__name__}", [])}
         assert f"{pipeline.__module__}.{pipeline.__name__}" in listed, task

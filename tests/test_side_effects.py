@@ -167,7 +167,7 @@ def estimator(folder: Path, name: str) -> Any:
         X, y = [text.split() for text in texts], [["O", "B-X", "O"]] * len(texts)
     else:
         X, y = texts, ["good", "bad"] * 8
-    made = named(f"ensue.extensions.estimators.sklearn.{name}")(settings={"train.steps": 2})
+    made = named(f"ensue.sklearn.{name}")(settings={"train.steps": 2})
     return made.fit(X, y).predict(X)
 
 
@@ -222,8 +222,8 @@ CALLS: dict[str, list[Callable[[Path], Any]]] = {
         ),
         lambda folder: named("ensue.extensions.gradients.gradients.encoder_gradients")("none"),
     ],
-    "ensue.extensions.estimators.sklearn.TextClassifier": [lambda folder: estimator(folder, "TextClassifier")],
-    "ensue.extensions.estimators.sklearn.Tagger": [lambda folder: estimator(folder, "Tagger")],
+    "ensue.sklearn.TextClassifier": [lambda folder: estimator(folder, "TextClassifier")],
+    "ensue.sklearn.Tagger": [lambda folder: estimator(folder, "Tagger")],
 }  # fmt: skip
 
 

@@ -4,12 +4,15 @@
     lm = ensue.train("char-lstm", train="book.txt", out="run")
     for piece in ensue.load("run").generate("Once"): print(piece, end="")
 
-Names are imported at first use, so `import ensue` and `ensue --help` need no torch.
+Names are imported at first use, so `import ensue` and `ensue --help` need no torch. Those of extensions are found by
+the declarations of these.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 from ensue.version import VERSION as __version__
@@ -23,30 +26,57 @@ if TYPE_CHECKING:
     from ensue.extensions.importing.importing import import_run
     from ensue.library import load, train
 
-__all__ = ["__version__", "compare", "distill", "export_run", "import_run", "load", "nn", "push", "train"]
+    __all__ = ["__version__", "compare", "distill", "export_run", "import_run", "load", "nn", "push", "train"]
 
-MODULES = {
-    "compare": "ensue.extensions.experiments.comparison",
-    "distill": "ensue.extensions.annotating.teachers",
-    "load": "ensue.library",
-    "train": "ensue.library",
-    "import_run": "ensue.extensions.importing.importing",
-    "export_run": "ensue.extensions.exporting.exporting",
-    "push": "ensue.extensions.hub.pushing",
-}
-"""For each function of the package, its module."""
+MODULES = {"load": "ensue.library:load", "nn": "ensue.nn", "train": "ensue.library:train"}
+"""For each name of the core, its place."""
+
+
+def names() -> dict[str, str]:
+    """Return the places of the public names, "module:attribute" or "module"."""
+    from ensue.extension import entries  # noqa: PLC0415 (`import ensue` does without)
+
+    return MODULES | {name: entry.value for name, entry in entries("name").items()}
 
 
 def __dir__() -> list[str]:
     """Return the public names, for completion in a notebook or a shell."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *names()})
 
 
 if not TYPE_CHECKING:  # a type checker would take any name from __getattr__, a misspelled one as well
 
     def __getattr__(name: str) -> Any:
-        if name == "nn":
-            return importlib.import_module("ensue.nn")
-        if name in MODULES:
-            return getattr(importlib.import_module(MODULES[name]), name)
-        raise AttributeError(f"module 'ensue' has no attribute {name!r}")
+        if name == "__all__":
+            return sorted(
+                ["__version__", *(name for name, place in names().items() if ":" in place or name in MODULES)]
+            )
+        place = MODULES.get(name) or (not name.startswith("_") and names().get(name))
+        if not place:
+            raise AttributeError(f"module 'ensue' has no attribute {name!r}")
+        module, _, attribute = place.partition(":")
+        loaded = importlib.import_module(module)
+        return getattr(loaded, attribute) if attribute else loaded
+
+
+class _Alias:
+    """Finder and loader of modules of extensions by their public names, such as `ensue.sklearn`.
+
+    Its base classes are left out, since importing importlib.abc takes long.
+    """
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, _, name = fullname.rpartition(".")
+        place = names().get(name, ":") if package == "ensue" else ":"
+        return None if ":" in place else ModuleSpec(fullname, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        self.module = importlib.import_module(names()[spec.name.rpartition(".")[2]])
+        self.spec = self.module.__spec__
+        return self.module
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__ = self.spec  # which the import of the alias has replaced
+
+
+sys.meta_path.append(_Alias())  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import typer
 from ensue.cli.data import data
 from ensue.cli.generating import embed
 from ensue.cli.options import accesses, with_checked_outputs
-from ensue.cli.program import COMMANDS, app
+from ensue.cli.program import app, commands
 from ensue.cli.training import train
 from ensue.cli.using import predict, score
 from ensue.errors import EnsueError
@@ -28,7 +28,7 @@ PLAIN = {
 }  # fmt: skip
 """Parameters that are texts and name no place."""
 OUTPUTS = (Access.OUT_FILE, Access.OUT_FOLDER)
-WRITERS = [command for command in COMMANDS if set(accesses(command).values()) & {*OUTPUTS}]
+WRITERS = [command for command in commands().values() if set(accesses(command).values()) & {*OUTPUTS}]
 
 
 def kinds_of(annotation: Any) -> set[Any]:
@@ -48,7 +48,7 @@ def unclassified(command: Callable[..., Any]) -> set[str]:
 
 
 def test_each_place_says_what_is_done_with_it() -> None:
-    assert {command.__name__: found for command in COMMANDS if (found := unclassified(command))} == {}
+    assert {command.__name__: found for command in commands().values() if (found := unclassified(command))} == {}
     assert len(WRITERS) >= 13
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import Ensue
-from ensue.cli.program import COMMANDS
+from ensue.cli.program import commands
 from ensue.console import output
 
 ENTRY = "import ensue.cli; ensue.cli.main()"
@@ -38,7 +38,7 @@ def test_stdout_is_utf8_unless_it_is_a_terminal(encoding: str, monkeypatch: pyte
 def test_every_command_prints_through_this_stream() -> None:
     """No module that a command prints from goes around it: by an earlier name of stdout, its bytes, its descriptor."""
     package = Path(output.__file__).parents[1]
-    for each in COMMANDS:
+    for each in commands().values():
         file = Path(inspect.getfile(inspect.unwrap(each)))
         assert file.is_relative_to(package)
     for file in package.rglob("*.py"):

@@ -13,7 +13,7 @@ GROUPS: dict[str, list[str]] = {
     "decode": ["decode"],
     "data": ["data"],
     "metrics": ["metrics"],
-    "runs": ["runs", "training"],
+    "runs": ["runs", "training", "trackers"],
     "models": ["models"],
     "text": ["text"],
     "tasks": ["tasks"],

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from ensue.cli.data import cache, data, gradients, machine, prepare
-from ensue.cli.exchanging import export, import_, push, serve
+from ensue.cli.data import cache, data, machine, prepare
 from ensue.cli.generating import embed, generate, neighbors
 from ensue.cli.options import OnceCommand, say, with_checked_outputs
-from ensue.cli.training import begin, distill, quickstart, recipes, train
+from ensue.cli.training import quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.console.output import drop_waiting, mistake, notices_shown, streams
 from ensue.errors import SilentError, in_one_line
-from ensue.extensions.annotating.command import choose, doubt
-from ensue.extensions.experiments.command import compare, search
+from ensue.extension import entries
 from ensue.version import VERSION
 
 COMMANDS = (
-    quickstart, prepare, train, distill, begin, search, evaluate, compare, predict, inspect, gradients, data, doubt,
-    choose, score, generate, embed, neighbors, import_, export, push, serve, cache, recipes, machine,
+    quickstart, prepare, train, evaluate, predict, inspect, data, score, generate, embed, neighbors, cache, recipes,
+    machine,
 )  # fmt: skip
+"""The commands of the core; those of extensions stand behind them."""
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The exception of the parser for an unknown command, option or value."""
 
@@ -77,6 +77,12 @@ def _options(
     pass
 
 
+def commands() -> dict[str, Callable[..., Any]]:
+    """Return the functions of all commands, by name."""
+    core = {command.__name__: command for command in COMMANDS}
+    return core | {name: entry.load(Callable) for name, entry in entries("command").items()}  # type: ignore[arg-type]
+
+
 @functools.cache
 def command_line(named: str | None = None) -> typer.Typer:
     """Return the command line; if a command is named, only its options are read, since reading all takes 0.1 s."""
@@ -86,8 +92,7 @@ def command_line(named: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     found.callback()(_options)
-    for command in COMMANDS:
-        name = command.__name__.rstrip("_")
+    for name, command in commands().items():
         checked = with_checked_outputs(command) if named in (None, name) else lambda: None
         found.command(name, cls=OnceCommand, help=command.__doc__)(checked)
     return found

@@ -1,8 +1,8 @@
-"""The commands that train: quickstart, train, distill, begin, recipes."""
+"""The commands that train: quickstart, train, recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ from ensue.cli.processes import among_processes
 from ensue.console.output import importing_torch
 from ensue.data.files import one_location
 from ensue.errors import EnsueError
-from ensue.outputs import Access, check_outputs
+from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
 
@@ -44,8 +44,8 @@ def quickstart(
     run = out or default_run()
     if run.exists():
         raise EnsueError(f"{run}: is there already; choose another --out")
-    outcome = _train(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
-    _exit_if_interrupted(outcome, run)
+    outcome = train_recipe(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
+    exit_if_interrupted(outcome, run)
     from ensue.library import load
 
     for number, sample in enumerate(load(run).samples("", 2, max_tokens=300, temperature=0.8, seed=0), start=1):
@@ -95,81 +95,13 @@ def train(
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
     with among_processes(processes, timeout) as speaks:
         chosen = None if recipe is None else recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
-        outcome = _train(chosen, out, track=track or (), **options)
+        outcome = train_recipe(chosen, out, track=track or (), **options)
     if speaks:
-        _exit_if_interrupted(outcome, out)
+        exit_if_interrupted(outcome, out)
         files = ", ".join(name for name in ("curve.png", "README.md") if (out / name).exists())
         cli.say(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
-
-
-def distill(
-    teachers: Annotated[list[str], Argument(help="Runs of classifiers or taggers, or files of answers."), Access.RUN],
-    recipe: Annotated[str, Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
-    out: Annotated[Path, Option(help="The student's run directory; its data are beside it."), Access.OUT_FOLDER],
-    train: cli.TrainOption = None,
-    pool: cli.PoolOption = None,
-    valid: cli.ValidOption = None,
-    test: cli.TestOption = None,
-    gold: Annotated[
-        float, Option(min=0, max=1, help="How much a text's own label counts; the teachers count the rest.")
-    ] = 0.5,
-    temperature: Annotated[float, Option(min=0.01, max=100, help="The teachers' logits are divided by it.")] = 1.0,
-    settings: cli.SettingsOption = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
-    device: cli.DeviceOption = "auto",
-    threads: cli.ThreadsOption = None,
-) -> None:
-    """Train a small model on what larger ones say. Go on with: ensue train --resume --out OUT"""
-    chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
-    lessons = {"pool": one_location(pool or []), "gold": gold, "temperature": temperature}
-    _learn(teachers, chosen, out, lessons, overwrite=overwrite, device=device, threads=threads)
-
-
-def begin(
-    examples: Annotated[str, Argument(help="A few texts of each label, about eight: a file with labels."), Access.DATA],
-    pool: Annotated[str, Argument(help="Texts without labels: a file, a folder or a glob."), Access.DATA],
-    vectors: Annotated[Path, Option(help="A run that gives vectors of texts."), Access.RUN],
-    out: Annotated[Path, Option(help="The run directory; its data are beside it."), Access.OUT_FOLDER],
-    recipe: Annotated[str, Option(help="The recipe of the classifier."), Access.RECIPE] = "classify-bag",
-    count: Annotated[int, Option(min=1, max=1_000_000, help="The texts of the pool that are read.")] = 3000,
-    test: cli.TestOption = None,
-    settings: cli.SettingsOption = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
-    device: cli.DeviceOption = "auto",
-    threads: cli.ThreadsOption = None,
-) -> None:
-    """Make a classifier of a few examples and many texts."""
-    seen = recipe_of(recipe, settings or [], train=[examples])
-    with importing_torch():
-        from ensue.extensions.annotating.beginning import begun
-        from ensue.extensions.annotating.teachers import beside, write_lines
-    first = beside(out, "begun")
-    inputs = [*seen.inputs, pool, test or [], vectors]
-    check_outputs(inputs, files=[first], folders=[out], overwrite=overwrite, are_new=True)
-    write_lines(first, begun(str(vectors), seen, pool, count=count, device=device))
-    student = recipe_of(recipe, settings or [], test=test)
-    _learn([str(first)], student, out, {"pool": str(first)}, overwrite=overwrite, device=device, threads=threads)
-
-
-def _learn(
-    teachers: Sequence[str], recipe: Recipe, out: Path, lessons: Mapping[str, Any], *, overwrite: bool, device: str,
-    threads: int | None,
-) -> None:  # fmt: skip
-    """Makes or trains a student."""
-    with importing_torch():
-        import torch
-
-        from ensue.console.reporter import ConsoleReporter
-        from ensue.extensions.annotating.teachers import student_of
-    torch.set_num_threads(threads or 1)
-    with ConsoleReporter() as reporter:
-        student = student_of(teachers, recipe, out, overwrite=overwrite, device=device, reporter=reporter, **lessons)
-    if student is not None:
-        outcome = _train(student, out, resume=False, overwrite=overwrite, device=device, threads=threads)
-        _exit_if_interrupted(outcome, out)
-    cli.say(f"wrote {out}; try\n  {first_use(recipe.task, out)}")
 
 
 def _data_of(recipe: str) -> str:
@@ -238,12 +170,13 @@ def recipe_of(
     return read_recipe(name, settings, train=train or "", valid=valid or "", test=test or "")
 
 
-def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:
+def train_recipe(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:
+    """Train a recipe, or go on with a run if it is None, and report to the terminal and the trackers."""
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
-        from ensue.extensions.experiments.trackers import trackers_of
-        from ensue.extensions.experiments.trackers.tracker import TrackedReporter
         from ensue.runs.hub import refuse_hub
+        from ensue.trackers import trackers_of
+        from ensue.trackers.tracker import TrackedReporter
         from ensue.training.run import train_run
 
     refuse_hub(out)
@@ -253,7 +186,8 @@ def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **opt
         return train_run(recipe, out, reporter=reporter, begins=keep_freed_memory, **options)
 
 
-def _exit_if_interrupted(outcome: Outcome, run: Path) -> None:
+def exit_if_interrupted(outcome: Outcome, run: Path) -> None:
+    """End the command with status 130, and the command that goes on, if the run was interrupted."""
     if outcome.reason == "interrupted":
         cli.say(f"saved at step {outcome.step:,}; go on with\n  ensue train --resume --out {cli.quoted(run)}")
         raise typer.Exit(130)

@@ -1,10 +1,9 @@
-"""The progress of a run or of a search, on a terminal or line by line."""
+"""The progress of a run, on a terminal or line by line."""
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -12,9 +11,6 @@ from rich.text import Text
 
 from ensue.console.tables import label_rows
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
-
-if TYPE_CHECKING:
-    from ensue.extensions.experiments.search.search import TrialResult
 
 SECONDS_BETWEEN_LINES = 10
 SAMPLE_LINES = 4
@@ -124,18 +120,6 @@ class ConsoleReporter(Reporter):
             self.console.print(label_rows(last["per_label"], most=WORST_LABELS))
 
 
-class SearchReporter(Reporter):
-    """Says the notes of the runs, each once."""
-
-    def __init__(self) -> None:
-        self.said: set[str] = set()
-
-    def noted(self, note: str) -> None:
-        if note not in self.said:
-            self.said.add(note)
-            print(f"note: {note}", file=sys.stderr)
-
-
 def _smoothed(old: float, new: float) -> float:
     return new if old == 0 else 0.95 * old + 0.05 * new
 
@@ -152,11 +136,3 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def trial_line(result: TrialResult) -> str:
-    """A trial in one line."""
-    values = " ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in
-                      result.values.items())  # fmt: skip
-    score = "" if result.score is None else f" {result.score:.4f}"
-    return f"trial {result.number}: {result.state}{score}  {values}"

@@ -123,14 +123,6 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}" if value < 1000 else f"{value:,.1f}"
 
 
-def show_doubts(rows: Sequence[Sequence[str]]) -> None:
-    """Prints the first doubts of labels; the first row has the names of the columns."""
-    table = table_of(*rows[0], no_wrap=True, overflow="ellipsis")
-    for row in rows[1:]:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
-
-
 NATS = "nats"
 
 

@@ -1,4 +1,4 @@
-"""Rows of Parquet files, data sets of the package `datasets` (Hugging Face) and formats of guests, as JSON lines.
+"""Rows of Parquet files, data sets of the package `datasets` (Hugging Face) and formats of extensions, as JSON lines.
 
 `hf:NAME`, `hf:NAME,CONFIGURATION` or either with `@SPLIT` names a data set. NAME is a folder that `save_to_disk` has
 written, or a name of the Hub. Data that are not on this machine are downloaded only if HF_HUB_OFFLINE=0 asks for it.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ensue.errors import DataError, EnsueError, in_one_line, nearest
-from ensue.guests import guests
+from ensue.extension import entries
 from ensue.hub import NOT_HERE, PREFIX, stay_offline
 from ensue.parsing import ParseError, parse_json
 
@@ -61,7 +61,7 @@ def has_rows(path: Path) -> bool:
     """Whether it is read as rows, by its name: a binary table, or a guest's format, whose name is the suffix."""
     if path.suffix in PARQUET or str(path).startswith(PREFIX):
         return True
-    return path.suffix not in TEXTS and path.suffix[1:] in guests("format")
+    return path.suffix not in TEXTS and path.suffix[1:] in entries("format")
 
 
 def json_lines(path: Path) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _parquet(path: Path) -> Iterator[Any]:
 
 def _guest_rows(path: Path) -> Iterator[Rows]:
     """The rows of a file in the format of a guest, a function from a path to dicts."""
-    guest = guests("format")[path.suffix[1:]]
+    guest = entries("format")[path.suffix[1:]]
     read = guest.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
     try:
         found = map(dict, read(path))

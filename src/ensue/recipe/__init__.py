@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError, create_model
 
 from ensue.data.files import Location, one_location
 from ensue.errors import DataError, EnsueError, RecipeError, nearest
-from ensue.guests import find_guest, guests, with_needs
+from ensue.extension import entries, find_entry, with_needs
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder, Table
 from ensue.notices import say_once
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
@@ -56,7 +56,7 @@ LAYERED = ("encoder", "decoder")
 
 def recipe_names() -> list[str]:
     """The recipes that come with ensue, then those of other packages."""
-    return [*_packaged_names(), *sorted(guests("recipe").keys() - _packaged_names())]
+    return [*_packaged_names(), *sorted(entries("recipe").keys() - _packaged_names())]
 
 
 def _packaged_names() -> list[str]:
@@ -132,7 +132,7 @@ def _recipe_class(document: Mapping[str, Any]) -> type[Recipe]:
     recipe = task_entry(document.get("task", DEFAULT_TASK)).recipe
     for table, kind in _guest_layers(document).items():
         if table in recipe.model_fields:
-            recipe = _with_layer(recipe, table, find_guest("layer", kind, GuestEncoder))
+            recipe = _with_layer(recipe, table, find_entry("layer", kind, GuestEncoder))
     return recipe
 
 
@@ -150,16 +150,16 @@ def _guest_layers(document: Mapping[str, Any]) -> dict[str, str]:
     return {
         table: kind
         for table, kind in kinds.items()
-        if isinstance(kind, str) and kind not in ENCODER_KINDS and kind in guests("layer")
+        if isinstance(kind, str) and kind not in ENCODER_KINDS and kind in entries("layer")
     }
 
 
 def _with_needs(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document with the packages of its task and layers in `needs`. Raises RecipeError if one is not installed."""
     task, needs = document.get("task", DEFAULT_TASK), document.get("needs", [])
-    used = [guests("layer")[kind] for kind in _guest_layers(document).values()]
+    used = [entries("layer")[kind] for kind in _guest_layers(document).values()]
     if has_task(task) and task not in TASKS:
-        used.append(guests("task")[task])
+        used.append(entries("task")[task])
     if not isinstance(needs, list) or not (needs or used):
         return document
     return {**document, "needs": with_needs(needs, used)}
@@ -174,7 +174,7 @@ def _read_document(name: str) -> dict[str, Any]:
             text = read_bounded(path, MAX_TOML * 4).decode()
         except (OSError, ValueError) as error:
             raise DataError(f"not a readable UTF-8 file: {error}", path) from None
-    elif (package := find_guest("recipe", name, ModuleType)) is not None:
+    elif (package := find_entry("recipe", name, ModuleType)) is not None:
         text = _text_of_guest(name, package)
     elif path.suffix == ".toml":
         raise DataError("no such recipe file", path)
@@ -193,7 +193,7 @@ def _text_of_guest(name: str, package: ModuleType) -> str:
     try:
         return (files(package) / f"{name}.toml").read_text(encoding="utf-8")
     except (OSError, ValueError, TypeError) as error:
-        where = guests("recipe")[name].package
+        where = entries("recipe")[name].package
         raise RecipeError(f"{name}: no readable {name}.toml in {package.__name__} of {where}: {error}") from None
 
 
@@ -267,7 +267,7 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
             return f"{key} {first['ctx']['error']}".lstrip()
         case "union_tag_invalid":
             known = [tag.strip(" '") for tag in first["ctx"]["expected_tags"].split(",")]
-            known += guests("layer") if place[-1] in LAYERED else []
+            known += entries("layer") if place[-1] in LAYERED else []
             return f'no {key} "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], known)}; known: {", ".join(known)}'
         case "union_tag_not_found":
             return f"{key}.{first['ctx']['discriminator'].strip(chr(39))} is missing"

@@ -25,7 +25,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from ensue.errors import RecipeError, RunError
-from ensue.guests import with_needs
+from ensue.extension import with_needs
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
 from ensue.recipe import Recipe, as_trained, validate_recipe
 from ensue.runs.checkpoint import link

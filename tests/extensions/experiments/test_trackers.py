@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ensue.errors import EnsueError
-from ensue.extensions.experiments.trackers import TRACKERS, trackers_of
-from ensue.extensions.experiments.trackers.tracker import Record, TrackedReporter, Tracker, numbers
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog, StepReport
+from ensue.trackers import trackers_of
+from ensue.trackers.tracker import Record, TrackedReporter, Tracker, numbers
 from training.tiny import Recorder, run_tiny, tiny_recipe, words
 from training.tiny_texts import Listener, without_pictures
 
@@ -20,7 +20,7 @@ from training.tiny_texts import Listener, without_pictures
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     without_pictures(monkeypatch)
-    monkeypatch.setattr("ensue.extensions.experiments.trackers.tracker.SECONDS", 0)
+    monkeypatch.setattr("ensue.trackers.tracker.SECONDS", 0)
     (tmp_path / "text.txt").write_text(words(300))
     return tmp_path / "text.txt"
 
@@ -82,14 +82,14 @@ def test_a_tracker_that_fails_is_one_note(text: Path, tmp_path: Path) -> None:
     assert outcome.reason == "finished"
     assert len(listener.validations) == 3
     assert [note for note in listener.notes if "tracker" in note] == [
-        "the tracker fragile has failed and is told no more: cannot reach\\nhttps://tracker.invalid"
+        "the tracker fragile has failed and is disabled: cannot reach\\nhttps://tracker.invalid"
     ]
 
 
 def test_names_and_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnsueError, match=r'^no tracker "cvs"; did you mean "csv"\?; known: csv, tensorboard, wandb$'):
         trackers_of(["cvs"])
-    monkeypatch.setitem(TRACKERS, "wandb", (TRACKERS["wandb"][0], "no_such_package"))
+    monkeypatch.setattr("ensue.extensions.experiments.trackers.WeightsAndBiases.package", "no_such_package")
     with pytest.raises(EnsueError, match=r"needs the package no_such_package: pip install 'ensue\[wandb\]'$"):
         trackers_of(["wandb"])
 
@@ -117,7 +117,7 @@ class Service:
 def test_weights_and_biases_is_told_each_step_once(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
-    monkeypatch.setattr("ensue.extensions.experiments.trackers.find_spec", lambda name: True)
+    monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)
     records = killed_and_resumed(text, tmp_path / "run", "wandb")
     assert service.logged == [record["step"] for record in records if record["kind"] != "test"]
     assert len(set(service.ids)) == 1
@@ -130,7 +130,7 @@ def test_what_was_told_and_is_damaged_is_told_again(
 ) -> None:
     service, out, listener = Service(), tmp_path / "run", Listener()
     monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
-    monkeypatch.setattr("ensue.extensions.experiments.trackers.find_spec", lambda name: True)
+    monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)
     run_tiny(tiny_recipe(text), out, reporter=TrackedReporter(listener, out, trackers_of(["wandb"])))
     once = list(service.logged)
     (out / "wandb" / "told.json").write_text(content)
@@ -141,11 +141,11 @@ def test_what_was_told_and_is_damaged_is_told_again(
 
 def test_a_server_that_cannot_be_reached(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", Service(is_there=False))  # type: ignore[arg-type]
-    monkeypatch.setattr("ensue.extensions.experiments.trackers.find_spec", lambda name: True)
+    monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)
     listener, out = Listener(), tmp_path / "run"
     assert run_tiny(tiny_recipe(text), out, reporter=TrackedReporter(listener, out, trackers_of(["wandb"]))).step == 12
     assert [note for note in listener.notes if "tracker" in note] == [
-        "the tracker wandb has failed and is told no more: no answer from the server within 30 seconds"
+        "the tracker wandb has failed and is disabled: no answer from the server within 30 seconds"
     ]
 
 

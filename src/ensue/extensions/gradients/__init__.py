@@ -1,1 +1,8 @@
 """How far gradients reach back."""
+
+from ensue.extension import Extension
+
+EXTENSION = Extension(
+    name="gradients",
+    commands={"gradients": "ensue.extensions.gradients.command:gradients"},
+)

@@ -1,1 +1,10 @@
 """Runs of published models."""
+
+from ensue.extension import Extension
+
+EXTENSION = Extension(
+    name="importing",
+    commands={"import": "ensue.extensions.importing.command:import_"},
+    names={"import_run": "ensue.extensions.importing.importing:import_run"},
+    needs=("bidirectional",),
+)

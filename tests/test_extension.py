@@ -1,4 +1,7 @@
-"""Other packages add layers, tasks, formats, recipes and trackers; one that is broken or missing is one line."""
+"""Other packages add layers, tasks, formats, recipes and trackers; one that is broken or missing is one line.
+
+The entries stand in groups of their own, or in one `Extension`.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -12,18 +15,18 @@ from ensue.data.corpus.columns import ColumnSource
 from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.extensions.experiments.trackers import trackers_of
 from ensue.models.build_text import build_language_model
 from ensue.recipe import read_recipe, recipe_names
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import has_task, task_entries, task_entry
+from ensue.trackers import trackers_of
 
 MODULE = """
 from typing import Literal
 from ensue.models.specification import GuestEncoder
 from ensue.nn import Elman
 from ensue.tasks import task_entry
-from ensue.extensions.experiments.trackers.tracker import CsvFile
+from ensue.extensions.experiments.trackers import CsvFile
 
 class Small(GuestEncoder):
     kind: Literal["small"]
@@ -53,8 +56,19 @@ ENTRIES = {
 }
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+DECLARED = f"""
+from ensue.extension import Extension
+EXTENSION = Extension(name="small", **{ENTRIES!r})
+"""
+GROUPS = [
+    line
+    for group, names in ENTRIES.items()
+    for line in (f"[ensue.{group}]", *(f"{name} = {place}" for name, place in names.items()))
+]
+
+
+@pytest.fixture(params=["groups", "extension"])
+def package(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package that is installed in a folder of its own."""
     folder = tmp_path / "small_guest"
     folder.mkdir()
@@ -63,15 +77,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     facts = tmp_path / "small_guest-0.2.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: small-guest\nVersion: 0.2\n", encoding="utf-8")
-    lines = [
-        line
-        for group, names in ENTRIES.items()
-        for line in (f"[ensue.{group}]", *(f"{name} = {place}" for name, place in names.items()))
-    ]
+    (folder / "declared.py").write_text(DECLARED, encoding="utf-8")
+    lines = GROUPS if request.param == "groups" else ["[ensue.extensions]", "small = small_guest.declared:EXTENSION"]
     (facts / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield folder
     sys.modules.pop("small_guest", None)
+    sys.modules.pop("small_guest.declared", None)
 
 
 @pytest.mark.usefixtures("package")

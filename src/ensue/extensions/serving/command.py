@@ -1,4 +1,4 @@
-"""The commands that exchange models with other programs: import, push, export, serve."""
+"""The command `serve`."""
 
 from __future__ import annotations
 
@@ -13,89 +13,11 @@ import typer
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch, mistake
+from ensue.console.output import mistake
 from ensue.errors import EnsueError, in_one_line
 from ensue.models.adaptation import Adaptation
 from ensue.notices import say_once
 from ensue.outputs import Access
-
-
-def import_(
-    path: Annotated[
-        Path,
-        Argument(
-            help="A published model: a directory of transformers or sentence-transformers, hf:NAME of one on the hub, "
-            "or a file of vectors."
-        ),
-        Access.RUN,
-    ],
-    out: Annotated[Path, Option(help="The run directory to make."), Access.OUT_FOLDER],
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace a run that is there.")] = False,
-) -> None:
-    """Make a run of a published model."""
-    with importing_torch():
-        from ensue.extensions.importing.importing import import_run
-
-    imported = import_run(path, out, overwrite=overwrite)
-    for note in imported.notes:
-        cli.say(note)
-    cli.say(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.what}")
-
-
-def push(
-    run: cli.RunArgument,
-    name: Annotated[str, Argument(help="The repository of the hub, OWNER/NAME.")],
-    license: Annotated[str, Option(help="Its license, such as mit or cc-by-4.0; default: that of the card.")] = "",
-    language: Annotated[str, Option(help="Its language, such as en.")] = "",
-    private: Annotated[bool, Option("--private", help="Only you may see a new repository.")] = False,
-) -> None:
-    """Upload a model, with its card, to the hub of Hugging Face."""
-    from ensue.runs.hub import found_run
-
-    run = found_run(run)  # before torch is imported, which takes seconds
-    with importing_torch():
-        from ensue.extensions.hub.pushing import license_of
-        from ensue.extensions.hub.pushing import push as pushed
-        from ensue.runs.directory import RunDirectory
-
-    if not license and sys.stdin.isatty() and not license_of(run):
-        license = typer.prompt("The license of this model, such as mit or cc-by-4.0", err=True)
-    location = pushed(run, name, license=license, language=language, private=private)
-    cli.say(
-        f"uploaded {location}; try\n  HF_HUB_OFFLINE=0 ensue {next(iter(RunDirectory(run).entry.commands))} {location}"
-    )
-
-
-def export(
-    run: cli.RunArgument,
-    format: Annotated[
-        str,
-        Option(
-            help="huggingface, sentence-transformers, onnx, c, web; word vectors: word2vec, word2vec-binary, fasttext."
-        ),
-    ],
-    out: Annotated[Path, Option(help="The directory or file to write."), Access.OUT_FOLDER],
-    overwrite: cli.OverwriteOption = False,
-    int8: Annotated[bool, Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
-    embed: Annotated[bool, Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
-    precision: Annotated[str, Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
-    threads: cli.OneThreadOption = None,
-) -> None:
-    """Write a model for other programs."""
-    from ensue.runs.hub import found_run
-
-    run = found_run(run)  # before torch is imported, which takes seconds
-    with importing_torch():
-        from ensue.extensions.exporting.exporting import FORMATS, export_run
-        from ensue.runs.directory import RunDirectory
-    is_plain = (int8, embed, precision) == (False, False, "f32")
-    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
-        cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
-    else:
-        for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):
-            cli.say(note)
-    cli.say(f"wrote {out}")
-
 
 PACKAGES = ("starlette", "h11", "prometheus_client")
 

@@ -1,0 +1,207 @@
+"""Extensions: features that the core can do without, in `ensue.extensions` and in other packages.
+
+An extension is one object of the class `Extension`. The core asks for its entries by kind and name, and imports what an
+entry names only when it is used. Tables of the core come first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Literal
+
+from ensue.errors import EnsueError, RecipeError
+from ensue.notices import say_once
+
+if TYPE_CHECKING:  # importing it takes longer than `ensue --help`
+    from importlib.metadata import EntryPoint
+
+Kind = Literal[
+    "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section", "source", "name",
+]  # fmt: skip
+OLDER_GROUPS: tuple[Kind, ...] = ("layer", "task", "format", "recipe", "tracker")
+"""The kinds whose entries may stand in an entry point group of their own, `ensue.layers` and so on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """Additions of a package to ensue, by name. Values are "module:attribute", imported at first use.
+
+    A package offers the object by an entry point in the group `ensue.extensions`.
+    """
+
+    name: str
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Functions with typer's annotations; their docstrings are the help."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """Objects of the class `TaskEntry`."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """For suffixes without their dot, functions from a path to rows, which are dicts."""
+    layers: Mapping[str, str] = field(default_factory=dict)
+    """Subclasses of `GuestEncoder`, the tables of encoders in recipes."""
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    """For names of recipes, the packages that have the file NAME.toml."""
+    trackers: Mapping[str, str] = field(default_factory=dict)
+    """Subclasses of `Tracker`."""
+    exporters: Mapping[str, str] = field(default_factory=dict)
+    """For formats of `ensue export`, the functions that write a run."""
+    importers: Mapping[str, str] = field(default_factory=dict)
+    """Functions that make a run of a published model, if they know its files."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """Functions that make sections of pages about a model."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of data, and places of data such as `hf:`."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Names of the package `ensue`: functions ("module:attribute") and modules ("module")."""
+    needs: Collection[str] = ()
+    """Other extensions without which this one does not work."""
+    requires: str = ""
+    """The extra of the package that has this extension's dependencies, such as "serve"."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A named addition of an extension."""
+
+    kind: Kind
+    name: str
+    value: str
+    """ "module:attribute" or "module"."""
+    package: str
+    """The package and its version, such as `ensue-minimal 0.1`; empty for an extension that comes with ensue."""
+
+    @property
+    def requirement(self) -> str:
+        """The package in this version or a newer one, such as `ensue-minimal>=0.1`."""
+        return self.package.replace(" ", ">=")
+
+    def load(self, expected: type) -> Any:
+        """Import the object, or class, of type `expected`.
+
+        Raises:
+            EnsueError: It is something else, or its module cannot be imported; the message names the package.
+        """
+        place = f'the {self.kind} "{self.name}" of the package {self.package or "ensue"}'
+        module, _, attribute = self.value.partition(":")
+        try:
+            loaded = import_module(module)
+            for name in filter(None, attribute.split(".")):
+                loaded = getattr(loaded, name)
+        except Exception as error:
+            if not self.package:
+                raise
+            raise EnsueError(f"{place} cannot be imported: {type(error).__name__}: {error}") from None
+        if not (isinstance(loaded, expected) or (isinstance(loaded, type) and issubclass(loaded, expected))):
+            raise EnsueError(f"{place}: expected a {expected.__name__} at {self.value}, found {loaded!r:.60}")
+        return loaded
+
+
+def extensions() -> dict[str, Extension]:
+    """Return the extensions that come with ensue and those of other packages, by name."""
+    return {extension.name: extension for extension, _ in _extensions(tuple(sys.path))}
+
+
+def entries(kind: Kind) -> dict[str, Entry]:
+    """Return the entries of a kind by name, without importing what they name."""
+    return _entries(kind, tuple(sys.path))
+
+
+def find_entry(kind: Kind, name: object, expected: type) -> Any:
+    """Import the entry of a name; None if no extension has one. Raises EnsueError as `Entry.load` does."""
+    entry = entries(kind).get(name) if isinstance(name, str) else None
+    return entry and entry.load(expected)
+
+
+def loadable_entries(kind: Kind, expected: type) -> Iterator[Any]:
+    """Import all entries of a kind. Those that cannot be imported are left out, with a notice of each."""
+    for entry in entries(kind).values():
+        try:
+            yield entry.load(expected)
+        except EnsueError as error:
+            say_once(f"extension {kind} {entry.name}", str(error))
+
+
+@cache
+def _extensions(path: tuple[str, ...]) -> list[tuple[Extension, str]]:
+    """The extensions with their packages. One of another package that cannot be imported is left out, with a notice."""
+    folder = import_module("ensue.extensions")
+    names = sorted(module.name for module in iter_modules(folder.__path__))
+    loaded = [(import_module(f"ensue.extensions.{name}").EXTENSION, "") for name in names]
+    for point in _entry_points("ensue.extensions"):
+        entry = Entry("name", point.name, point.value, _package(point))
+        try:
+            loaded.append((entry.load(Extension), entry.package))
+        except EnsueError as error:
+            say_once(f"extension {point.name}", str(error))
+    return loaded
+
+
+@cache
+def _entries(kind: Kind, path: tuple[str, ...]) -> dict[str, Entry]:
+    by_name: dict[str, Entry] = {}
+    if kind in OLDER_GROUPS:
+        points = _entry_points(f"ensue.{kind}s")
+        by_name = {point.name: Entry(kind, point.name, point.value, _package(point)) for point in points}
+    for extension, package in _extensions(path):
+        values: Mapping[str, str] = getattr(extension, f"{kind}s")
+        by_name |= {name: Entry(kind, name, value, package) for name, value in values.items()}
+    return by_name
+
+
+def _entry_points(group: str) -> Iterable[EntryPoint]:
+    if not _has_entry_points(tuple(sys.path)):
+        return ()
+    return import_module("importlib.metadata").entry_points(group=group)  # type: ignore[no-any-return]
+
+
+@cache
+def _has_entry_points(path: tuple[str, ...]) -> bool:
+    """Whether a package may have entry points for ensue. Importing importlib.metadata takes longer than this search."""
+    for folder in map(Path, filter(os.path.exists, path)):
+        if folder.is_file():  # an archive
+            return True
+        for file in chain(folder.glob("*.dist-info/entry_points.txt"), folder.glob("*.egg-info/entry_points.txt")):
+            if b"[ensue." in file.read_bytes():
+                return True
+    return False
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+
+
+def with_needs(needs: Iterable[object], used: Iterable[Entry] = ()) -> list[Any]:
+    """Return the packages that are needed, such as `ensue-minimal>=0.1`, with those of the entries that are used.
+
+    Raises RecipeError for the first of them that is not installed.
+    """
+    needs, names = list(needs), set()
+    if needs and find_spec("packaging") is None:
+        raise RecipeError("needs: to compare versions of packages takes packaging: pip install packaging")
+    metadata = import_module("importlib.metadata")
+    packages: Any = needs and import_module("packaging.requirements")
+    for text in needs:
+        try:
+            needed = packages.Requirement(str(text))
+            version = metadata.version(needed.name)
+        except packages.InvalidRequirement:
+            raise RecipeError(f'needs: expected a package, such as "ensue-minimal>=0.1", found {text!r:.60}') from None
+        except metadata.PackageNotFoundError:
+            raise RecipeError(f"needs the package {text}, which is not installed: pip install '{text}'") from None
+        if not needed.specifier.contains(version, prereleases=True):
+            raise RecipeError(f"needs the package {text}, but {version} is installed: pip install '{text}'")
+        names.add(_plain(needed.name))
+    added = {entry.requirement: None for entry in used if entry.package}
+    return [*needs, *(text for text in added if _plain(text.partition(">=")[0]) not in names)]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")

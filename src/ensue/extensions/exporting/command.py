@@ -1,0 +1,43 @@
+"""The command `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from ensue.cli import options as cli
+from ensue.console.output import importing_torch
+from ensue.outputs import Access
+
+
+def export(
+    run: cli.RunArgument,
+    format: Annotated[
+        str,
+        Option(
+            help="huggingface, sentence-transformers, onnx, c, web; word vectors: word2vec, word2vec-binary, fasttext."
+        ),
+    ],
+    out: Annotated[Path, Option(help="The directory or file to write."), Access.OUT_FOLDER],
+    overwrite: cli.OverwriteOption = False,
+    int8: Annotated[bool, Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
+    embed: Annotated[bool, Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
+    precision: Annotated[str, Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
+    threads: cli.OneThreadOption = None,
+) -> None:
+    """Write a model for other programs."""
+    from ensue.runs.hub import found_run
+
+    run = found_run(run)  # before torch is imported, which takes seconds
+    with importing_torch():
+        from ensue.extensions.exporting.exporting import FORMATS, export_run
+        from ensue.runs.directory import RunDirectory
+    is_plain = (int8, embed, precision) == (False, False, "f32")
+    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
+        cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
+    else:
+        for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):
+            cli.say(note)
+    cli.say(f"wrote {out}")

@@ -1,0 +1,25 @@
+"""Trackers: the reports of a run for other programs (spreadsheets, TensorBoard, Weights & Biases)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from ensue.errors import EnsueError, nearest
+from ensue.extension import entries, find_entry
+from ensue.trackers.tracker import Tracker
+
+
+def trackers_of(names: Sequence[str]) -> list[Tracker]:
+    """Return the trackers of these names. Raises EnsueError for another name, and if a package is missing."""
+    return [_tracker(name) for name in dict.fromkeys(names)]
+
+
+def _tracker(name: str) -> Tracker:
+    tracker: type[Tracker] | None = find_entry("tracker", name, Tracker)
+    if tracker is None:
+        known = list(entries("tracker"))
+        raise EnsueError(f'no tracker "{name}"{nearest(name, known)}; known: {", ".join(known)}')
+    if tracker.package and find_spec(tracker.package) is None:
+        raise EnsueError(f"the tracker {name} needs the package {tracker.package}: pip install 'ensue[{name}]'")
+    return tracker()
