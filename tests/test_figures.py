@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -34,8 +34,11 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 83_900,
-    "files of `src`": 561,
+    "Python lines of `src`": 83_676,
+    "files of `src`": 545,
+    "Python lines of the core": 60_215,
+    "files of the core": 396,
+    "Python lines of the largest extension": 7_000,
     "files of `tasks`": 134,
     "files loose in `tasks`": 2,
     "import circles": 0,
@@ -45,11 +48,20 @@ MOST = {
 }
 
 
+def lines(files: Iterable[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+
+
 def figures_of_the_source() -> dict[str, int]:
+    extensions = [list(folder.rglob("*.py")) for folder in (PACKAGE / "extensions").iterdir() if folder.is_dir()]
     files = list(PACKAGE.rglob("*.py"))
+    core = [path for path in files if "extensions" not in path.relative_to(PACKAGE).parts]
     return {
-        "Python lines of `src`": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files),
+        "Python lines of `src`": lines(files),
         "files of `src`": len(files),
+        "Python lines of the core": lines(core),
+        "files of the core": len(core),
+        "Python lines of the largest extension": max(map(lines, extensions)),
         "files of `tasks`": len(list((PACKAGE / "tasks").rglob("*.py"))),
         "files loose in `tasks`": len(list((PACKAGE / "tasks").glob("*.py"))),
     }
