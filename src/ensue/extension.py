@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # importing it takes longer than `ensue --help`
     from importlib.metadata import EntryPoint
 
 Kind = Literal[
-    "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section", "source", "name",
+    "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section", "source",
+    "data_kind", "name",
 ]  # fmt: skip
 OLDER_GROUPS: tuple[Kind, ...] = ("layer", "task", "format", "recipe", "tracker")
 """The kinds whose entries may stand in an entry point group of their own, `ensue.layers` and so on."""
@@ -58,7 +59,9 @@ class Extension:
     sections: Mapping[str, str] = field(default_factory=dict)
     """Functions that make sections of pages about a model."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of data, and places of data such as `hf:`."""
+    """Places of data, such as `hf:`."""
+    data_kinds: Mapping[str, str] = field(default_factory=dict)
+    """Subclasses of `DataKind`: data that `ensue data` recognizes, counts and reports."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Names of the package `ensue`: functions ("module:attribute") and modules ("module")."""
     needs: Collection[str] = ()

@@ -20,11 +20,8 @@ LATE = {"ensue"}
 """The public face of the package: names of extensions stand there for type checkers alone."""
 
 REMAINING = {
-    ("ensue.console.data_summary", "frames"),
-    ("ensue.data.detection.kind", "frames"),
     ("ensue.data.examples.formats", "localization"),
     ("ensue.data.examples.source", "localization"),
-    ("ensue.data.survey.measurement", "frames"),
     ("ensue.tasks.sequence_to_sequence.decoding", "localization"),
     ("ensue.tasks.sequence_to_sequence.pipeline", "localization"),
     ("ensue.tasks.sequence_to_sequence.writer", "localization"),

@@ -137,7 +137,7 @@ def first_use(task: str, run: Path) -> str:
     if command == "generate":
         file = " --out FILE" if pipeline.generates_files else ""
     else:
-        file = " FILE" if pipeline.reads_frames else ""
+        file = " FILE" if pipeline.reads_vectors else ""
     return f"ensue {command} {cli.quoted(run)}{file}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ensue.console.data_report import Columns, PlainReport, Report
 from ensue.console.labeled_report import DocumentReport, SentenceReport
 from ensue.console.pair_report import PairReport
-from ensue.data.detection.kind import take
+from ensue.data.detection.kind import data_kind, take
 from ensue.data.files import named_locations
 from ensue.data.survey.counts import Summary
 from ensue.data.survey.document_survey import DocumentSummary
@@ -17,13 +17,11 @@ from ensue.data.survey.pair_survey import PairSummary
 from ensue.data.survey.plain_survey import PlainSummary
 from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.frames.report import FrameReport, FrameSummary
 
 REPORTS: dict[type[Summary], type[Report[Any]]] = {
     SentenceSummary: SentenceReport,
     DocumentSummary: DocumentReport,
     PairSummary: PairReport,
-    FrameSummary: FrameReport,
     PlainSummary: PlainReport,
 }
 
@@ -41,7 +39,12 @@ def show_data(path: str, *, format: str | None, against: str = "", encoding: str
 
 def report(summary: Summary, **columns: str) -> str:
     """The whole report. `columns` are the options of the command that name some."""
-    return REPORTS[type(summary)](summary, Columns(**columns)).text()
+    return _report(summary, Columns(**columns)).text()
+
+
+def _report(summary: Summary, columns: Columns) -> Report[Any]:
+    kind = REPORTS.get(type(summary)) or data_kind(summary.taken.kind).report
+    return kind(summary, columns)
 
 
 def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
@@ -53,7 +56,7 @@ def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
     summary: Summary = PlainSummary(taken, location, "utf-8") if taken.kind == "text" else summarize(location)
     if summary.error:
         raise summary.error
-    report = REPORTS[type(summary)](summary, Columns())
+    report = _report(summary, Columns())
     looks = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
     if not (command := report.command(out, more)).startswith("ensue train"):
         raise EnsueError(f"{looks}, from which nothing can be learned; `ensue data` shows more")

@@ -39,11 +39,11 @@ def write_inspection(
 
     Raises EnsueError if a model reads another number of texts.
     """
-    reads_frames = any(pipeline.reads_frames for pipeline in pipelines)
-    read = list(texts) if reads_frames else [_text(text) for text in texts]
+    reads_vectors = any(pipeline.reads_vectors for pipeline in pipelines)
+    read = list(texts) if reads_vectors else [_text(text) for text in texts]
     for wanted in [pipeline.num_texts for pipeline in pipelines]:
         if len(read) != wanted:
-            what = "one file" if reads_frames else NUMBERS.get(wanted, f"{wanted} texts")
+            what = "one file" if reads_vectors else NUMBERS.get(wanted, f"{wanted} texts")
             raise EnsueError(f"the model reads {what}; found {len(read)}")
     given = () if target is None else (target,)
     first, *others = [pipeline.inspect_texts(*read, *given, **options) for pipeline in pipelines]

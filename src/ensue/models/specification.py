@@ -1,8 +1,7 @@
 """The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`, `[head]`.
 
-`build_text.py` and the files of models of frames make modules of them. Each encoder has a class with its keys; encoders
-with the same keys share one. The table is the same in every task. Unknown keys are errors, also those of another
-encoder.
+`build_text.py` and extensions make modules of them. Each encoder has a class with its keys; encoders with the same keys
+share one. The table is the same in every task. Unknown keys are errors, also those of another encoder.
 """
 
 from __future__ import annotations

@@ -55,8 +55,9 @@ LAYERED = ("encoder", "decoder")
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with ensue, then those of other packages."""
-    return [*_packaged_names(), *sorted(entries("recipe").keys() - _packaged_names())]
+    """Return the recipes that come with ensue, then those of other packages."""
+    packages = {name: entry.package for name, entry in entries("recipe").items()} | dict.fromkeys(_packaged_names(), "")
+    return sorted(packages, key=lambda name: (packages[name] != "", name))
 
 
 def _packaged_names() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -58,23 +57,12 @@ KNOWN = (
     KnownFormat("text", (SENTENCES,), is_setting=False),
     KnownFormat("plain", (TEXTS, PAIRS), is_setting=False),
 )
-"""All formats but those of frames. Signs are looked for from the last to the first: a table may hold anything."""
+"""All formats of the core. Signs are looked for from the last to the first: a table may hold anything."""
 READERS = tuple(known.reader for known in KNOWN if known.reader)
 NAMES = tuple(known.name for known in KNOWN)
 ONLY_PAIRS = tuple(known.name for known in KNOWN if known.kinds == (PAIRS,))
 TABBED = {"tsv", "sigmorphon"}
 """Formats of pairs with tabs between columns."""
-FRAMES = "frames"
-"""Series of real vectors, whatever file they are in."""
-FRAME_SUFFIXES = {
-    **dict.fromkeys((".wav", ".wave"), "sound"),
-    **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
-}
-"""The content of a file of frames, by its suffix; tables of frames have names that say less."""
-FRAME_TABLES = {".csv", ".tsv", ".tab"}
-IDX = re.compile(r"idx[1-9]")
-"""Matches in the name of an idx file."""
 
 
 def settings_of(kind: str) -> tuple[str, ...]:
@@ -91,11 +79,6 @@ def by_sign(kind: str, rows: Sequence[str]) -> str:
     """The format by the first rows, without blank ones and line ends; "" if they do not say it."""
     found = (known.name for known in reversed(KNOWN) if kind in known.kinds and known.sign and known.sign(rows))
     return next(found, "")
-
-
-def frames_in(path: Path) -> str:
-    """The content of a file of frames, by its name; "" if that does not say it."""
-    return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
 
 def class_of(name: str) -> str:

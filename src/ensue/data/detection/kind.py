@@ -1,10 +1,9 @@
-"""The kind of data: labeled sentences, labeled texts, pairs, frames or plain text. Only the first lines are read.
+"""The kind of data: labeled sentences, labeled texts, pairs, plain text, or a kind of an extension (`DataKind`).
 
 The user's choice (`--format`) comes first. Columns that are named as sources or targets are those of pairs, and so are
-two files with a comma between them. Files of sounds, arrays and images, and tables that name them or that have a column
-`series`, are frames. A folder with a folder, or a file, for each class holds texts. In all other cases
-the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines. The first of these rules that fits
-is taken:
+two files with a comma between them. Then extensions look for their kinds of data. A folder with a folder, or a file,
+for each class holds texts. In all other cases the first file decides, by its suffix (before `.xz` and `.gz`) and its
+first lines. The first of these rules that fits is taken:
 
 1. Pairs, if that is sure (`pair_tables`): TMX, SCAN, CMUdict, SIGMORPHON, a table with names of source and target, or
    with two columns that cannot be labels.
@@ -23,10 +22,11 @@ is taken:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection import signs
@@ -34,7 +34,6 @@ from ensue.data.detection.format_table import (
     ALIGNED,
     CLASS_FILES,
     FOLDERS,
-    FRAMES,
     NAMES,
     ONLY_PAIRS,
     PAIRS,
@@ -49,10 +48,11 @@ from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import TOKEN_KEYS, is_list_of_spans
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.errors import DataError, nearest
-from ensue.extensions.frames.signs import frames_sign
+from ensue.extension import entries
 from ensue.parsing import ParseError, parse_json
 
-Kind = Literal["sentences", "texts", "pairs", "frames", "text"]
+Kind = Literal["sentences", "texts", "pairs", "text"]
+"""The kinds of data of the core."""
 SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
@@ -65,11 +65,46 @@ class Taken(NamedTuple):
     it from the path alone. `others` are suffixes of files that seem to have another format.
     """
 
-    kind: Kind
+    kind: str
+    """A `Kind`, or the name of the `DataKind` of an extension."""
     format: str
     sign: str
     by_itself: bool
     others: tuple[str, ...] = ()
+
+
+class DataKind(ABC):
+    """A kind of data of an extension: how the data are recognized, counted and reported.
+
+    The name of its entry is the kind and the format.
+    """
+
+    report: ClassVar[type[Any]]
+    """The subclass of `Report` that shows the summary."""
+
+    @abstractmethod
+    def sign(self, location: str | Path, encoding: str) -> str:
+        """Return how the data are recognized, such as "by its suffix .wav"; "" for data of another kind."""
+
+    @abstractmethod
+    def survey(self, taken: Taken, location: str, words: str, labels: str, encoding: str) -> Any:
+        """Return the `Summary` of all data, or of those before the first wrong line.
+
+        Args:
+            taken: The format of the data.
+            location: Their file, folder or glob.
+            words: The column of the words that the user names.
+            labels: The column of the labels that the user names.
+            encoding: The encoding of text files.
+
+        Raises:
+            DataError: Nothing can be read.
+        """
+
+
+def data_kind(name: str) -> DataKind:
+    """Return the kind of data of this name, which an extension has."""
+    return entries("data_kind")[name].load(DataKind)()  # type: ignore[no-any-return]
 
 
 def take(
@@ -87,7 +122,7 @@ def take(
 
     Raises DataError for an unknown format, a path that does not exist, and first lines that cannot be decoded.
     """
-    known = (*NAMES, FRAMES)
+    known = (*NAMES, *entries("data_kind"))
     if format and format not in known:
         advice = nearest(format, known) or f"; expected one of {', '.join(known)}"
         raise DataError(f'unknown format "{format}"{advice}')
@@ -115,9 +150,10 @@ def take(
 
 
 def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
-    """The format by the user's word, by the names of files and folders, or by the columns of frames."""
-    if format in ("", FRAMES) and (sign := "as --format says" if format else frames_sign(location, encoding)):
-        return Taken("frames", FRAMES, sign, True)
+    """The format by the user's choice, by the signs of an extension, or by the names of files and folders."""
+    for name in [format] if format in entries("data_kind") else [] if format else entries("data_kind"):
+        if sign := "as --format says" if format else data_kind(name).sign(location, encoding):
+            return Taken(name, name, sign, True)
     shown = folder_format(location, encoding=checked_encoding(encoding))
     if format == FOLDERS or (format and format == shown):
         return Taken("texts", format, "as --format says", format == shown)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.kind import take
-from ensue.data.survey.document_survey import DocumentSummary, survey_documents
-from ensue.data.survey.pair_survey import PairSummary, survey_pairs
-from ensue.data.survey.plain_survey import PlainSummary, survey_plain
-from ensue.data.survey.sentence_survey import SentenceSummary, survey_sentences
+from ensue.data.detection.kind import data_kind, take
+from ensue.data.survey.counts import Summary
+from ensue.data.survey.document_survey import survey_documents
+from ensue.data.survey.pair_survey import survey_pairs
+from ensue.data.survey.plain_survey import survey_plain
+from ensue.data.survey.sentence_survey import survey_sentences
 from ensue.errors import DataError
-from ensue.extensions.frames.report import FrameSummary, survey_frames
 
-_KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "frames": "frames", "text": "plain text"}
+_KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "text": "plain text"}
 
 
 def summarize(
@@ -29,7 +29,7 @@ def summarize(
     targets: str = "",
     against: str = "",
     encoding: str = "utf-8",
-) -> SentenceSummary | DocumentSummary | PairSummary | FrameSummary | PlainSummary:
+) -> Summary:
     """Data read from end to end, or up to the first wrong line. `words` and `labels` are columns or keys; of texts,
     `words` may be several with commas between them: two are a pair, more are one text in parts.
 
@@ -42,7 +42,9 @@ def summarize(
     are_pairs = bool(sources or targets)
     taken = take(location, format=format, words=words, labels=labels, are_pairs=are_pairs, encoding=encoding)
     if against and taken.kind != "pairs":
-        raise DataError(f"it is taken for {_KINDS[taken.kind]}; only pairs can be held against others", location)
+        raise DataError(
+            f"it is taken for {_KINDS.get(taken.kind, taken.kind)}; only pairs can be held against others", location
+        )
     match taken.kind:
         case "sentences":
             return survey_sentences(taken, str(location), words, labels, encoding)
@@ -52,15 +54,12 @@ def summarize(
             if asked := words or labels:
                 raise DataError(f'no column "{asked}": they are pairs; --sources and --targets name columns', location)
             return survey_pairs(taken, str(location), _names(sources), _names(targets), encoding, against)
-        case "frames":
-            if words:
-                raise DataError(f'no column "{words}": they are frames; --labels names a column', location)
-            return survey_frames(taken, str(location), labels, encoding)
         case "text":
             if asked := words or labels:
                 advice = "it is taken for plain text, which has none; --format says what it is"
                 raise DataError(f'no column "{asked}": {advice}', location)
             return survey_plain(taken, str(location), encoding)
+    return data_kind(taken.kind).survey(taken, str(location), words, labels, encoding)  # type: ignore[no-any-return]
 
 
 def _names(columns: str) -> list[str]:

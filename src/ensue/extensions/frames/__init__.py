@@ -12,4 +12,18 @@ EXTENSION = Extension(
         "glimpses": "ensue.extensions.frames.recipe:GLIMPSES",
         "captioning": "ensue.extensions.frames.recipe:CAPTIONING",
     },
+    recipes=dict.fromkeys(
+        (
+            "caption-lstm",
+            "classify-frames",
+            "draw",
+            "predict-frames",
+            "read-glimpses",
+            "storn",
+            "tag-frames",
+            "vrnn",
+        ),
+        "ensue.extensions.frames.recipes",
+    ),
+    data_kinds={"frames": "ensue.extensions.frames.report:FrameKind"},
 )

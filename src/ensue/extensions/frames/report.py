@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
 from ensue.console.data_report import Report, toml_value
 from ensue.console.data_tables import MOST_ROWS, counted, label_table, length_table, ranked, shown, table_of
-from ensue.data.detection.kind import Taken
+from ensue.data.detection.kind import DataKind, Taken
 from ensue.data.survey.counts import Lengths, Summary, fill
 from ensue.errors import DataError
 from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
 from ensue.extensions.frames.data.source import FrameSource, kind_of
+from ensue.extensions.frames.signs import frames_sign
 
 
 class Ranges:
@@ -166,3 +168,17 @@ def _range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
     if len(rows) > MOST_ROWS:
         table.add_row(f"and {len(rows) - MOST_ROWS:,} more")
     return table
+
+
+class FrameKind(DataKind):
+    """Series of real vectors: sounds, arrays and images, and tables that name such files or have a column `series`."""
+
+    report = FrameReport
+
+    def sign(self, location: str | Path, encoding: str) -> str:
+        return frames_sign(location, encoding)
+
+    def survey(self, taken: Taken, location: str, words: str, labels: str, encoding: str) -> FrameSummary:
+        if words:
+            raise DataError(f'no column "{words}": they are frames; --labels names a column', location)
+        return survey_frames(taken, location, labels, encoding)

@@ -1,21 +1,36 @@
-"""Whether data are frames: by the suffix of the first file, or by the columns of a table."""
+"""Frames as a kind of data: recognized by the suffix of the first file, or by the columns of a table."""
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 
-from ensue.data.detection.format_table import FRAME_TABLES, frames_in, suffix
 from ensue.data.detection.formats import first_lines
 from ensue.data.files import files_of
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import seen_delimiter
 from ensue.data.records.tables import DIALECTS, Dialect
+from ensue.data.row_formats import suffix
 
+FRAME_SUFFIXES = {
+    **dict.fromkeys((".wav", ".wave"), "sound"),
+    **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
+}
+"""The content of a file of frames, by its suffix; tables of frames have names that say less."""
+FRAME_TABLES = {".csv", ".tsv", ".tab"}
+IDX = re.compile(r"idx[1-9]")
+"""Matches in the name of an idx file."""
 PATH = "path"
 """The column of a table that names files."""
 SERIES = "series"
 """The column of a table of frames that names the series, if the person names no other."""
+
+
+def frames_in(path: Path) -> str:
+    """The content of a file of frames, by its name; "" if that does not say it."""
+    return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
 
 def frames_sign(location: str | Path, encoding: str) -> str:

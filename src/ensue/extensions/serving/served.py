@@ -66,7 +66,7 @@ class Served:
         return Model(
             id=self.name, object="model", created=self.created, owned_by="ensue", task=self.task, routes=self.routes,
             num_texts=self.pipeline.num_texts, num_scored=self.pipeline.num_scored,
-            reads_frames=self.pipeline.reads_frames,
+            reads_frames=self.pipeline.reads_vectors,
         )  # fmt: skip
 
     def check_route(self, path: str) -> None:

@@ -104,7 +104,7 @@ async def _admitted(
     if len(given) > limits.places:
         raise wrong(param, f"{len(given):,} texts; at most {limits.places:,} in a request")
     ticket.reserve(places=max(0, len(given) - 1))
-    read = _frames if model.pipeline.reads_frames else _input
+    read = _frames if model.pipeline.reads_vectors else _input
 
     def admitted(one: Any) -> Any:
         text, size = read(one, counts, param)

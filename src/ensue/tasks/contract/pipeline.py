@@ -32,8 +32,8 @@ class Pipeline(Shown, ABC):
     run: str | Path | None = None
     """The run directory of the model, for its `repr`."""
 
-    reads_frames: ClassVar[bool] = False
-    """Whether an input is numbers, a list for each frame, in place of texts."""
+    reads_vectors: ClassVar[bool] = False
+    """Whether an input is a sequence of vectors in place of texts; on a command line it is a file."""
 
     generates_files: ClassVar[bool] = False
     """Whether `ensue generate` writes a file, by `generate_into(out, ...)`, which says what it wrote, in one line. Its

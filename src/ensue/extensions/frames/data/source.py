@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.format_table import FRAME_SUFFIXES, FRAME_TABLES, frames_in, suffix
 from ensue.data.files import Location, expanded, files_of, locations_in, one_location
 from ensue.data.lines import Lines
+from ensue.data.row_formats import suffix
 from ensue.data.sources import digest_of
 from ensue.errors import DataError, RecipeError
 from ensue.extensions.frames.data import readers, sounds
 from ensue.extensions.frames.data.series import Series, SeriesOptions
-from ensue.extensions.frames.signs import PATH, dialect_of, table_rows
+from ensue.extensions.frames.signs import FRAME_SUFFIXES, FRAME_TABLES, PATH, dialect_of, frames_in, table_rows
 
 
 class LabeledPath(NamedTuple):

@@ -176,7 +176,7 @@ class DrawingPipeline(Pipeline):
     """A painter: paints and evaluates."""
 
     generates_files: ClassVar[bool] = True
-    reads_frames: ClassVar[bool] = True
+    reads_vectors: ClassVar[bool] = True
 
     def __init__(self, model: Painter, *, recipe: DrawingRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())

@@ -45,7 +45,7 @@ class FramesPipeline(Predictor):
 
     recipe: FramesRecipe
     parts: FrameParts
-    reads_frames: ClassVar[bool] = True
+    reads_vectors: ClassVar[bool] = True
 
     def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())

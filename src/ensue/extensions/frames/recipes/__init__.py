@@ -1,0 +1,1 @@
+"""Recipes of the tasks of frames."""
