@@ -26,7 +26,7 @@ import torch
 
 import ensue
 from ensue.metrics.labeling import LabelingTally
-from ensue.tasks.contract.portable import state_tensors
+from ensue.tasks.contract.description import state_tensors
 
 ROUNDS, SENTENCES, TEXTS, TOKENS, PIECE, BATCH = 7, 1_000, 64, 60_000, 1_000, 32
 FORMATS = ("float32", "int8")

@@ -307,7 +307,7 @@ def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Pat
     (output,) = pipeline.predict([source], glossary=[("cat", "Amsel")], keep_markup=True)
     assert "Amsel" in output.text
     with pytest.raises(EnsueError, match="no glossary and no markup"):
-        kept.portable()
+        kept.describe()
     assert kept.predict(["<br/>", ""])[0].text == "<br/>"
 
 

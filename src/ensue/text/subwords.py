@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
 DEFAULT_SIZE = 2048
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 SMALLEST_SIZE = 256
 TRAINING_CHARACTERS = 1 << 16
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
@@ -120,6 +121,18 @@ class SubwordTokenizer(Tokenizer):
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return self._ids_of_pieces.ids(_PIECE.findall(without_surrogates(text)))
+
+
+def is_byte_level(content: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer.json has the pieces of `SubwordTokenizer`: bytes, split as those of GPT-2."""
+    model, splitter = content.get("model") or {}, content.get("pre_tokenizer") or {}
+    return (
+        model.get("type") == "BPE"
+        and not any(model.get(key) for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
+        and not any(model.get(key) for key in ("byte_fallback", "ignore_merges", "fuse_unk"))
+        and content.get("normalizer") is None
+        and all(splitter.get(key, key == "use_regex") == value for key, value in _BYTE_LEVEL.items())
+    )
 
 
 def byte_characters() -> list[str]:

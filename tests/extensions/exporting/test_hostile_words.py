@@ -18,9 +18,9 @@ import torch
 
 from ensue.console.tables import show_scores
 from ensue.errors import EnsueError
-from ensue.extensions.exporting.c.printing import Weights, c_string
-from ensue.extensions.exporting.c.web import PAGES
-from ensue.extensions.exporting.c.writing import TASKS, assembled, filled
+from ensue.extensions.exporting.c.printing import c_string
+from ensue.extensions.exporting.c.writing import INTERFACES, files_of, filled
+from ensue.extensions.exporting.web.writing import PAGES
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
 from ensue.extensions.hub.pushing import _body
@@ -41,9 +41,7 @@ from inspection.small import tagger
 from layer_tables import layers
 
 TEMPLATES = [
-    path
-    for path in Path(str(package_file("extensions/exporting/c"))).rglob("*.*")
-    if path.suffix not in (".py", ".pyc")
+    path for path in Path(str(package_file("extensions/exporting"))).rglob("*.*") if path.suffix not in (".py", ".pyc")
 ]
 KEYS = sorted({key for path in TEMPLATES for key in re.findall("@[A-Z_]+@", path.read_text("utf-8"))})
 ODD = (
@@ -104,12 +102,12 @@ MADE: dict[str, Callable[[], Any]] = {
 
 
 def written(task: str) -> dict[str, bytes]:
-    weights = Weights()
-    return assembled(TASKS[task](MADE[task](), weights), weights, "model")
+    return files_of(MADE[task]().describe(), "model")
 
 
-def test_each_task_of_c_is_here() -> None:
-    assert MADE.keys() == TASKS.keys() == PAGES.keys()
+def test_each_interface_of_c_is_here_and_has_a_page() -> None:
+    descriptions = [made().describe() for made in MADE.values()]
+    assert {(type(each.input), type(each.output)) for each in descriptions} == INTERFACES.keys() == PAGES.keys()
 
 
 @pytest.mark.parametrize("task", MADE)
@@ -141,13 +139,14 @@ def test_a_program_reads_columns_of_any_name(task: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", MADE)
 def test_words_stay_in_pages(task: str) -> None:
-    made = MADE[task]()
-    numbers = PAGES[task].numbers(made)
+    description = MADE[task]().describe()
+    interface = PAGES[type(description.input), type(description.output)]
+    numbers = interface.numbers(description.input)
     facts = dict.fromkeys(["name", "what", "about", "license", "version", "style", "script"], "".join(HOSTILE))
     page = str(
         drawn(
-            "extensions/exporting/c/pages/page.html",
-            body=f"extensions/exporting/c/pages/{PAGES[task].name}.html",
+            "extensions/exporting/web/pages/page.html",
+            body=f"extensions/exporting/web/pages/{interface.name}.html",
             **facts,
             **numbers,
         )

@@ -26,13 +26,24 @@ from ensue.models.encoders import build_encoder
 from ensue.models.word_specification import CharacterWords, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.nn.combinators import reverse_rows
-from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.description import (
+    ModelDescription,
+    TensorForm,
+    TensorFunction,
+    TokenInput,
+    VectorOutput,
+    mask_of,
+    sample_lengths,
+)
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.text.character_ngrams import NUM_CHARACTERS, PADDING
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.words import WordTokenizer
+
+PROGRAMS = "ensue.extensions.bidirectional.programs"
+"""The package of the programs that read exported graphs."""
 
 
 class BidirectionalParts(TokenizerParts):
@@ -106,7 +117,7 @@ class WaysReading(PortableReading):
 
     @property
     def programs(self) -> tuple[str, ...]:
-        return ("subwords", "both_ways")
+        return ("subwords", f"{PROGRAMS}.both_ways")
 
     def window_inputs(self) -> dict[str, TensorForm]:
         letters = () if self.words.longest is None else (self.words.longest,)
@@ -173,8 +184,8 @@ def reading_of(reader: WordReader, model: Any) -> WaysReading:
     return WaysReading(framing=framing, pooling="mean", words=reader, is_context=is_context)
 
 
-def portable(reader: WordReader, model: Any) -> Portable:
-    """The model as one function of texts, each a window."""
+def describe(reader: WordReader, model: Any) -> ModelDescription:
+    """Return a description with one function of texts, each a window."""
     reading, has_head = reading_of(reader, model), getattr(model, "head", None) is not None
 
     def read(model: Any, **given: Any) -> dict[str, Tensor]:
@@ -190,7 +201,9 @@ def portable(reader: WordReader, model: Any) -> Portable:
         lengths = sample_lengths(batch, length)
         return {**reading.sample_windows(lengths, length), "lengths_of_windows": lengths}
 
-    function = PortableFunction("model", read, reading.window_inputs(), sample)
+    function = TensorFunction("model", read, reading.window_inputs(), sample)
     settings = {**reading.settings, "scores": has_head}
-    programs = ("bidirectional", *reading.programs)
-    return Portable(model, (function,), programs, settings, {reading.file: reader.tokenizer})
+    programs = (f"{PROGRAMS}.bidirectional", *reading.programs)
+    tokenizers = {reading.file: reader.tokenizer}
+    source = TokenInput(reader.tokenizer)
+    return ModelDescription(source, VectorOutput(), model, (function,), model, programs, settings, tokenizers)

@@ -16,7 +16,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
 from ensue.extensions.bidirectional.layers import FIRST_WORD, BidirectionalModel
-from ensue.extensions.bidirectional.model import portable, reading_of
+from ensue.extensions.bidirectional.model import describe, reading_of
 from ensue.extensions.bidirectional.objectives import ContextScores, TwoWayScores, objective_of
 from ensue.extensions.bidirectional.page import inspect_words
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
@@ -32,7 +32,7 @@ from ensue.metrics.scores import ScoredItems
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading
@@ -230,8 +230,8 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
     def portable_reading(self, pooling: str) -> PortableReading:
         return reading_of(self.reader, self.model)
 
-    def portable(self) -> Portable:
-        return portable(self.reader, self.model)
+    def describe(self) -> ModelDescription:
+        return describe(self.reader, self.model)
 
     def _head(self) -> SoftmaxHead:
         """The softmax. Raises EnsueError for a model without one."""

@@ -5,6 +5,13 @@ from ensue.extension import Extension
 EXTENSION = Extension(
     name="exporting",
     commands={"export": "ensue.extensions.exporting.command:export"},
+    exporters={
+        "huggingface": "ensue.extensions.exporting.huggingface.writing:export_huggingface",
+        "sentence-transformers": "ensue.extensions.exporting.huggingface.writing:export_sentences",
+        "onnx": "ensue.extensions.exporting.onnx.exporter:export_onnx",
+        "c": "ensue.extensions.exporting.c.writing:export_c",
+        "web": "ensue.extensions.exporting.web.writing:export_web",
+    },
     names={"export_run": "ensue.extensions.exporting.exporting:export_run"},
-    needs=("frames", "importing"),
+    needs=("importing",),
 )

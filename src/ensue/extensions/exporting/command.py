@@ -9,6 +9,7 @@ from typer import Option
 
 from ensue.cli import options as cli
 from ensue.console.output import importing_torch
+from ensue.extension import entries
 from ensue.outputs import Access
 
 
@@ -32,10 +33,10 @@ def export(
 
     run = found_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
-        from ensue.extensions.exporting.exporting import FORMATS, export_run
+        from ensue.extensions.exporting.exporting import export_run
         from ensue.runs.directory import RunDirectory
     is_plain = (int8, embed, precision) == (False, False, "f32")
-    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and is_plain:
+    if "export" in RunDirectory(run).entry.commands and format not in entries("exporter") and is_plain:
         cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
     else:
         for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):

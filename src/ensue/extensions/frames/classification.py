@@ -43,7 +43,7 @@ from ensue.tasks.classification.page import labels_section
 from ensue.tasks.classification.pipeline import Choosing, Classified
 from ensue.tasks.classification.task import Judged, probabilities_of, tally_of
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.description import ClassOutput, ModelDescription
 from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.text.labels import Classes
 
@@ -220,8 +220,9 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
             right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, answer.probabilities, self.labels.chosen(answer.probabilities))
 
-    def portable(self) -> Portable:
-        return self._portable(_classified, "frame_classifier", {"classes": self.labels.to_json()})
+    def describe(self) -> ModelDescription:
+        settings, output = {"classes": self.labels.to_json()}, ClassOutput(self.labels)
+        return self._description(_classified, output, "frame_classifier", settings, ClassifiedSeriesData)
 
 
 def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:

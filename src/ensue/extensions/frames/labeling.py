@@ -34,13 +34,13 @@ from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.nn import Posterior
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.description import ModelDescription, TagOutput
 from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.tasks.labeling.data import labels_in, trained_labels
 from ensue.tasks.labeling.decoding import Emissions, Passages, tag_rows
+from ensue.tasks.labeling.description import tag_settings
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.page import MOST_WORDS, path_sections
-from ensue.tasks.labeling.portable import tag_settings
 from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.tasks.labeling.task import Judged, tally_of
 from ensue.tasks.labeling.view import TagsView, view_tags
@@ -216,8 +216,9 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         for one, found in self.label(self._whole(location, encoding)):
             yield Judged.of(self.labels, frame_labels(one), list(found.labels))
 
-    def portable(self) -> Portable:
-        return self._portable(_tagged, "frame_tagger", tag_settings(self.model.head, self.labels))
+    def describe(self) -> ModelDescription:
+        settings, output = tag_settings(self.model.head, self.labels), TagOutput(self.labels)
+        return self._description(_tagged, output, "frame_tagger", settings, TaggedSeriesData)
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"

@@ -11,7 +11,7 @@ from ensue.errors import DataError
 from ensue.extensions.importing.weight_files import read_file, read_json_object
 from ensue.text.pieces import START, import_library, library_errors, library_tokenizer
 from ensue.text.published import PublishedTokenizer
-from ensue.text.subwords import SubwordTokenizer
+from ensue.text.subwords import SubwordTokenizer, is_byte_level
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.wordpiece import BEGIN, INSIDE, LONGEST_WORD, MASK, PADDING, SEPARATOR, UNKNOWN, WordPieceTokenizer
 
@@ -31,7 +31,6 @@ BEGINNING = {
 }
 """Special tokens of a language model."""
 _SAVE = 'AutoTokenizer.from_pretrained("{0}").save_pretrained("{0}")'
-_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
 def read_tokenizer(directory: Path, *, is_masked: bool) -> Tokenizer:
@@ -117,18 +116,6 @@ def _wordpiece(content: Mapping[str, Any]) -> list[str] | None:
     if not {PADDING, UNKNOWN, BEGIN, SEPARATOR, MASK} <= ids.keys() or sorted(ids.values()) != list(range(len(ids))):
         return None
     return sorted(ids, key=ids.get)
-
-
-def is_byte_level(content: Mapping[str, Any]) -> bool:
-    """Whether the pieces are those of our subwords: bytes, no normalization, the splitter of GPT-2."""
-    model, splitter = content.get("model") or {}, content.get("pre_tokenizer") or {}
-    return (
-        model.get("type") == "BPE"
-        and not any(model.get(key) for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
-        and not any(model.get(key) for key in ("byte_fallback", "ignore_merges", "fuse_unk"))
-        and content.get("normalizer") is None
-        and all(splitter.get(key, key == "use_regex") == value for key, value in _BYTE_LEVEL.items())
-    )
 
 
 def _of_vocabulary(path: Path, *, lowercase: bool) -> dict[str, Any]:

@@ -29,8 +29,9 @@ from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.notices import say_empty, say_unknown
 from ensue.stored import changed
+from ensue.tasks.classification.data import DocumentData
+from ensue.tasks.classification.description import describe
 from ensue.tasks.classification.page import MOST_LABELS, inspect_texts
-from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import Judged, classify_words, tally_of
 from ensue.tasks.classification.texts import (
@@ -40,8 +41,8 @@ from ensue.tasks.classification.texts import (
     document_source,
 )
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.examples import Candidate
-from ensue.tasks.contract.portable import Portable
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Classes
 
@@ -286,8 +287,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
     def protocol(self, scores: ClassificationScores) -> str:
         return describe_reading(self.recipe.data, "of longer texts")
 
-    def portable(self) -> Portable:
-        return portable(self, self.labels, self.recipe.data)
+    def describe(self) -> ModelDescription:
+        return describe(self, self.labels, self.recipe.data, DocumentData)
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

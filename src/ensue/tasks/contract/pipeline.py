@@ -22,7 +22,7 @@ from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog
 from ensue.tasks.contract.chunks import WHOLE, Shard
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.task import Scores
 
 
@@ -77,9 +77,9 @@ class Pipeline(Shown, ABC):
         """
         return None
 
-    def portable(self) -> Portable:
-        """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
-        raise EnsueError(f"{self.run}: models of this kind have no export to ONNX")
+    def describe(self) -> ModelDescription:
+        """Return the description from which exporters write the model. Raises EnsueError for one that has none."""
+        raise EnsueError(f"{self.run}: models of this kind have no description for exporters")
 
     def inspect_texts(self, *texts: str, **options: Any) -> Any:
         """`inspect` of the texts of one input, perhaps with a target behind them, and with `options` of the task."""

@@ -18,8 +18,8 @@ from ensue.errors import EnsueError
 from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
 from ensue.tasks.contract.chunks import WHOLE, Shard
+from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.tasks.contract.portable import Portable
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 
@@ -107,8 +107,8 @@ class CutterPipeline(LabelingPipeline):
     def protocol(self, scores: RawTextScores) -> str:  # type: ignore[override]
         return "counted as the CoNLL 2018 shared task does, from raw text with a blank line between paragraphs"
 
-    def portable(self) -> Portable:
-        return Pipeline.portable(self)
+    def describe(self) -> ModelDescription:
+        return Pipeline.describe(self)
 
 
 class CutterAndTagger:

@@ -30,12 +30,12 @@ from ensue.nn import Posterior
 from ensue.outputs import check_outputs
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.examples import Candidate
-from ensue.tasks.contract.portable import Portable
-from ensue.tasks.labeling.data import label_rows, read_passages
+from ensue.tasks.labeling.data import SentenceData, label_rows, read_passages
 from ensue.tasks.labeling.decoding import Passages, tag_texts
+from ensue.tasks.labeling.description import describe
 from ensue.tasks.labeling.page import aligned, inspect_sentence
-from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
 from ensue.tasks.labeling.task import Judged, tally_of, with_mistakes
@@ -260,8 +260,8 @@ class LabelingPipeline(WordPipeline):
         if not as_json and not self.n_best and shard.is_last:
             yield source.rest
 
-    def portable(self) -> Portable:
-        return portable(self, self.labels, self.recipe.data.context_words)
+    def describe(self) -> ModelDescription:
+        return describe(self, self.labels, self.recipe.data.context_words, SentenceData)
 
     def protocol(self, scores: LabelingScores) -> str:
         most = self.recipe.data.context_words

@@ -29,7 +29,17 @@ from ensue.models.adaptive_model import AdaptiveModel
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.tasks.contract.description import (
+    ModelDescription,
+    TensorForm,
+    TensorFunction,
+    TokenInput,
+    TokenOutput,
+    settings_of,
+    state_forms,
+    state_from,
+    state_tensors,
+)
 from ensue.tasks.contract.token_scores import NatsOfParts, Surprisals, TokenScore, counted, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
@@ -214,8 +224,8 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         facts = self.facts(self.encoder)
         return inspect_text(self.model, self.tokenizer, text, facts=facts, at=at, token=token, off=off)
 
-    def portable(self) -> Portable:
-        """The model as one function of `ids` and the leaves of the state, zeros before the first token."""
+    def describe(self) -> ModelDescription:
+        """Return a description with one function of `ids` and the leaves of the state, zeros before the first token."""
         model, tokenizer = self.model, self.tokenizer
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
@@ -231,8 +241,11 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
             "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
         }
-        read = PortableFunction("model", _read, forms, sample)
-        return Portable(model, (read,), ("language",), settings, {"tokenizer.json": tokenizer})
+        read = TensorFunction("model", _read, forms, sample)
+        output = TokenOutput(settings_of(Sampling()))
+        return ModelDescription(
+            TokenInput(tokenizer), output, model, (read,), model, ("language",), settings, {"tokenizer.json": tokenizer}
+        )
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
         """The text in pieces that can be tokenized by themselves."""

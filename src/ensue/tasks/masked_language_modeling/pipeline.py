@@ -27,8 +27,16 @@ from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.stored import changed
+from ensue.tasks.contract.description import (
+    MaskedOutput,
+    ModelDescription,
+    TensorForm,
+    TensorFunction,
+    TokenInput,
+    mask_of,
+    sample_lengths,
+)
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore, token_scores
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
@@ -160,8 +168,8 @@ class MaskedVectors(ContextualPipeline, TextVectors):
         size = self.coder.vocabulary_size
         return SubwordReading(layers=layers, framing=self.framing, vocabulary_size=size, pooling=pooling)
 
-    def portable(self) -> Portable:
-        return portable(self.model, self.coder, self.recipe.sentences)
+    def describe(self) -> ModelDescription:
+        return describe(self.model, self.coder, self.recipe.sentences)
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"
@@ -293,8 +301,8 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
             )
 
 
-def portable(model: MaskedLanguageModel, coder: MaskedTokenizer, sentences: SentencesTable) -> Portable:
-    """The model as one function of texts between `[CLS]` and `[SEP]`."""
+def describe(model: MaskedLanguageModel, coder: MaskedTokenizer, sentences: SentencesTable) -> ModelDescription:
+    """Return a description with one function of texts between `[CLS]` and `[SEP]`."""
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         shape = (batch, min(length, model.context))
@@ -316,8 +324,11 @@ def portable(model: MaskedLanguageModel, coder: MaskedTokenizer, sentences: Sent
         "unit_length": sentences.unit_length,
         "symbols": [coder.symbol(id) for id in range(coder.vocabulary_size)],
     }
-    read = PortableFunction("model", _read, inputs, sample)
-    return Portable(model, (read,), ("masked", "subwords"), settings, {"tokenizer.json": coder.tokenizer})
+    read = TensorFunction("model", _read, inputs, sample)
+    return ModelDescription(
+        TokenInput(coder.tokenizer), MaskedOutput(), model, (read,), model, ("masked", "subwords"), settings,
+        {"tokenizer.json": coder.tokenizer},
+    )  # fmt: skip
 
 
 def _read(model: Any, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:

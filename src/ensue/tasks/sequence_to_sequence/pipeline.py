@@ -28,11 +28,11 @@ from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, most_read
-from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.description import ModelDescription
+from ensue.tasks.sequence_to_sequence.description import describe
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.page import inspect_output
-from ensue.tasks.sequence_to_sequence.portable import portable
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import MOST_READ, Sources, check_lengths
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
@@ -258,10 +258,10 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.items_scored(references(source, source.layout))
 
-    def portable(self) -> Portable:
+    def describe(self) -> ModelDescription:
         if self.glossary or self.keeps_markup:
             raise EnsueError(f"{self.run}: the program of an export has no glossary and no markup; `ensue predict` has")
-        return portable(self, self.coder, self.contextual[0])
+        return describe(self, self.coder, self.contextual[0])
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.source.vocabulary_size:,} → {self.coder.target.vocabulary_size:,} symbols"

@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ensue.tasks.contract.portable import TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.description import TensorForm, mask_of, sample_lengths
 from ensue.tasks.texts.framing import Framing
 
 PIECES, MORE_WINDOWS = 2, 1

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
-from ensue.tasks.contract.portable import TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.description import TensorForm, WordInput, mask_of, sample_lengths
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.pipeline import WordPipeline
@@ -161,6 +161,12 @@ class PortableWords:
         """The number of words of texts (B,), of pairs that of both."""
         first, *others = (given[f"lengths{suffix}"] for suffix in self.suffixes)
         return sum(others, first)
+
+    def described(self, **limits: Any) -> WordInput:
+        """Return what the model reads; `limits` are those of `WordInput`."""
+        pipeline = self.pipeline
+        has_other_layers = pipeline.subwords is not None or bool(pipeline.contextual.origins)
+        return WordInput(pipeline.reader.lexicon, pipeline.splitter, pipeline.num_texts, has_other_layers, **limits)
 
     def settings(self) -> dict[str, Any]:
         """The settings with which the program turns texts into numbers."""

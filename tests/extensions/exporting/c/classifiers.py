@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from ensue.extensions.exporting.c.writing import files_of
 from ensue.models.build_text import build_classifier
 from ensue.recipe import validate_recipe
 from ensue.tasks.classification.pipeline import ClassificationPipeline
@@ -56,6 +57,10 @@ def classifier(
                 parameter.normal_(std=0.6)
     built.temperature = classes.temperature
     return ClassificationPipeline(built, lexicon, classes, recipe=recipe)
+
+
+def written(pipeline: ClassificationPipeline, name: str, **options: Any) -> dict[str, bytes]:
+    return files_of(pipeline.describe(), name, **options)
 
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.extensions.exporting.c.frames import frame_classifier_parts, frame_tagger_parts
-from ensue.extensions.exporting.c.printing import Parts, Weights
-from ensue.extensions.exporting.c.writing import assembled
+from ensue.extensions.exporting.c.writing import files_of
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline
@@ -54,14 +52,8 @@ def pipeline(kind: str) -> Pipeline:
 KINDS = ("one", "several", "sounds", "spans", "crf")
 
 
-def parts_of(pipeline: Pipeline, weights: Weights) -> Parts:
-    is_classifier = isinstance(pipeline, FrameClassificationPipeline)
-    return frame_classifier_parts(pipeline, weights) if is_classifier else frame_tagger_parts(pipeline, weights)
-
-
 def written(pipeline: Pipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    weights = Weights(precision=precision)
-    return assembled(parts_of(pipeline, weights), weights, name, embed=embed)
+    return files_of(pipeline.describe(), name, embed=embed, precision=precision)
 
 
 class CSeries(ctypes.Structure):

@@ -4,9 +4,11 @@ from typing import Any
 
 import torch
 
+from ensue.extensions.exporting.c.writing import files_of
 from ensue.models.language_model import LanguageModel
 from ensue.nn import SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
@@ -39,3 +41,7 @@ def pipeline(kind: str, /, **specification: Any) -> LanguagePipeline:
         for parameter in found.model.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
     return found
+
+
+def written(model: LanguageModel, tokenizer: Tokenizer, name: str, **options: Any) -> dict[str, bytes]:
+    return files_of(LanguagePipeline(model, tokenizer).describe(), name, **options)

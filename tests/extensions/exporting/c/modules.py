@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.extensions.exporting.c import web
+from ensue.extensions.exporting.web import writing as web
 from extensions.exporting.c.conftest import HAS_ZIG
 from kept_runs.make import unpacked
 
@@ -17,9 +17,10 @@ needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="no ziglang (pip install --ta
 needs_node = pytest.mark.skipif(NODE is None, reason="no node")
 
 
-def put_module(code: dict[str, bytes], name: str, task: str, folder: Path, driver: str) -> None:
-    """Writes a module with the page of a task, and `drive.js` beside it."""
-    (folder / f"{name}.js").write_text(web.module(code, name, web.PAGES[task], web.compiled), encoding="utf-8")
+def put_module(code: dict[str, bytes], name: str, page: str, folder: Path, driver: str) -> None:
+    """Write a module with the page of this name, and `drive.js` beside it."""
+    pages = {each.name: each for each in web.PAGES.values()}
+    (folder / f"{name}.js").write_text(web.module(code, name, pages[page], web.compiled), encoding="utf-8")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "drive.js").write_text(driver)
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import torch
 
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.tagging import tagger_parts
-from ensue.extensions.exporting.c.writing import assembled
+from ensue.extensions.exporting.c.writing import files_of
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from inspection.small import PLAIN, SPANS, tagger
 
@@ -44,8 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def written(pipeline: LabelingPipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    weights = Weights(precision=precision)
-    return assembled(tagger_parts(pipeline, weights), weights, name, embed=embed)
+    return files_of(pipeline.describe(), name, embed=embed, precision=precision)
 
 
 def sentences_of(seed: int, count: int = 50) -> list[list[str]]:

@@ -14,9 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ensue.data.examples import Document
-from ensue.extensions.exporting.c.classifying import classifier_parts
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.writing import assembled
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from extensions.exporting.c.carried import (
     ARGUMENT,
@@ -36,7 +33,7 @@ from extensions.exporting.c.carried import (
     rounded,
     twin,
 )
-from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier
+from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier, written
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
 TOO_LONG, NO_TAB = -7, -8
@@ -53,11 +50,9 @@ class CarriedClassifier:
     def __init__(
         self, pipeline: ClassificationPipeline, folder: Path, name: str, *, embed: bool = False, precision: str = "f32"
     ) -> None:
-        weights = Weights(precision=precision)
-        parts = classifier_parts(pipeline, weights)
-        self.folder, self.name = put(assembled(parts, weights, name, embed=embed), folder), name
+        self.folder, self.name = put(written(pipeline, name, embed=embed, precision=precision), folder), name
         self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
-        self.count, self.texts = parts.said["LABELS"], parts.said["TEXTS"]
+        self.count, self.texts = len(pipeline.labels), pipeline.num_texts
         for sized in ("memory", "session_size"):
             getattr(self.library, f"{name}_{sized}").restype = ctypes.c_size_t
         getattr(self.library, f"{name}_label").restype = ctypes.c_char_p
@@ -250,9 +245,9 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @needs_compiler
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
-    pipeline, weights = classifier(**KINDS[kind]), Weights()
+    pipeline = classifier(**KINDS[kind])
     embed, compiler = kind in ("one", "pair"), COMPILERS[[*KINDS].index(kind) % len(COMPILERS)]
-    folder = put(assembled(classifier_parts(pipeline, weights), weights, "sea", embed=embed), tmp_path)
+    folder = put(written(pipeline, "sea", embed=embed), tmp_path)
     compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
 
     def said(text: bytes, *arguments: str) -> bytes:
@@ -309,4 +304,4 @@ def test_what_cannot_be_printed_is_refused() -> None:
     attention = {"kind": "transformer", "d_model": 4, "num_heads": 2}
     pipeline = classifier(model=attention, features={"d_words": 4}, head={"pooling": ["mean"]})
     with pytest.raises(ValueError, match="its layers are not recurrent"):
-        classifier_parts(pipeline, Weights())
+        written(pipeline, "model")

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY
-from ensue.extensions.exporting.c.classifying import classifier_parts
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.writing import assembled, written
 from extensions.exporting.c.carried import NUMBERS, STRICT, put
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import classifier
-from extensions.exporting.c.models import MIXED, pipeline
+from extensions.exporting.c.classifiers import written as classifier_written
+from extensions.exporting.c.models import MIXED, pipeline, written
 from extensions.exporting.c.taggers import pipeline_of
 from extensions.exporting.c.taggers import written as tagger_written
 from extensions.exporting.c.transducers import KINDS as TRANSDUCERS
@@ -39,9 +37,9 @@ def small(kind: str) -> tuple[dict[str, bytes], list[list[str]]]:
         words = [[[word.text, word.label] for word in sentence] for sentence in tagger.predict(LINES)]
         return tagger_written(tagger, "some"), [line for sentence in words for line in sentence]
     if kind == "classifier":
-        model, weights = classifier(**CLASSIFIERS["both_ways"]), Weights()
+        model = classifier(**CLASSIFIERS["both_ways"])
         found = [[",".join(answer.labels), f"{answer.probability:.4f}"] for answer in model.predict(LINES)]
-        return assembled(classifier_parts(model, weights), weights, "some"), found
+        return classifier_written(model, "some"), found
     other = transducer(**TRANSDUCERS["additive"])
     return files_of(other, "some"), [[answer.text] for answer in other.predict(LINES)]
 

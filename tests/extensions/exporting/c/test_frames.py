@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError
-from ensue.extensions.exporting.c.frames import frame_classifier_parts
-from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.frames.data.series import LogMel
 from ensue.extensions.frames.data.sounds import log_mel, read_wav
 from extensions.exporting.c.carried import (
@@ -253,4 +251,4 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="its layers are not recurrent"):
-        frame_classifier_parts(frame_classifier(encoder=TRANSFORMER), Weights())
+        written(frame_classifier(encoder=TRANSFORMER), "model")

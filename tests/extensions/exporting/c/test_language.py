@@ -17,7 +17,7 @@ from torch import Tensor
 from ensue.errors import ContextError
 from ensue.extensions.exporting.c import writing
 from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
-from ensue.extensions.exporting.c.writing import name_for, written
+from ensue.extensions.exporting.c.writing import name_for
 from ensue.models.language_model import LanguageModel
 from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -38,7 +38,7 @@ from extensions.exporting.c.carried import (
     compiled,
     put,
 )
-from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline
+from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline, written
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 

@@ -13,13 +13,13 @@ import torch
 import ensue
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c import precision as precisions
-from ensue.extensions.exporting.c.precision import PRECISIONS, PROOFS, stored
+from ensue.extensions.exporting.c.precision import PRECISIONS, stored
 from ensue.extensions.exporting.c.printing import piece
-from ensue.extensions.exporting.c.writing import TASKS, header, printed, written
+from ensue.extensions.exporting.c.writing import header, interface_of, printed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import task_entry
 from extensions.exporting.c.carried import COMPILERS, Carried, compiled, library, put, twin
-from extensions.exporting.c.models import MIXED, pipeline
+from extensions.exporting.c.models import MIXED, pipeline, written
 from kept_runs.make import unpacked
 from language_pipelines import TEXT
 from page_data import write_data
@@ -150,10 +150,6 @@ def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch:
     assert note("d") == "Matrices and tables are f16. What that changes was not measured: there is no validation text."
 
 
-def test_every_model_that_becomes_c_is_measured() -> None:
-    assert set(PROOFS) == set(TASKS)
-
-
 def disturb(model: torch.nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
@@ -172,10 +168,13 @@ def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: p
     run = RunDirectory(tmp_path / "transduce-lstm")
     data = run.recipe.data
     run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
-    files, _, other, _ = printed(run, "other")
+    other: Any = ensue.load(run.path, device="cpu")
+    interface = interface_of(other.describe())
+    assert interface is not None
+    files = printed(run, other.describe(), "other").files
     pipeline: Any = ensue.load(tmp_path / "transduce-lstm")
     disturb(pipeline.model)
-    note = precisions.measured(run, pipeline, files, "other", "int8")
+    note = precisions.measured(run, pipeline, interface.proof, files, "other", "int8")
     pairs = task_entry(run.recipe.task).job_class(run.recipe, run).valid_pairs
     both = [model.predict([pair.sources for pair in pairs]) for model in (pipeline, other)]
     same = np.mean([one.text == two.text for one, two in zip(*both, strict=True)])
@@ -207,10 +206,13 @@ def test_changed_labels_and_probabilities_are_measured(
     write_data(tmp_path)
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(tmp_path / name)
-    files, _, other, _ = printed(run, "other")
+    other: Any = ensue.load(run.path, device="cpu")
+    interface = interface_of(other.describe())
+    assert interface is not None
+    files = printed(run, other.describe(), "other").files
     pipeline: Any = ensue.load(tmp_path / name)
     disturb(pipeline.model)
-    note = precisions.measured(run, pipeline, files, "other", "int8")
+    note = precisions.measured(run, pipeline, interface.proof, files, "other", "int8")
     found = re.fullmatch(
         rf"Matrices and tables are int8\. Of the first ([\d,]+) {unit} of the validation data, ([\d.]+) % have the "
         r"same label as with numbers of 32 bits; the probability of the label changes by ([\d.]+) on average\.",

@@ -12,9 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ensue.extensions.exporting.c.classifying import classifier_parts
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.writing import assembled, written
 from ensue.processor import features
 from extensions.exporting.c import classifiers, framed, models, taggers, transducers
 from extensions.exporting.c.carried import COMPILERS, put
@@ -73,7 +70,7 @@ BUILDS = dict(builds())
 def language(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
         model = models.pipeline(kind, **(models.TRANSFORMER if kind == "words" else {}))
-        return written(model.model, model.tokenizer, "some", precision=precision), (((), models.MIXED), WRITES)
+        return models.written(model.model, model.tokenizer, "some", precision=precision), (((), models.MIXED), WRITES)
 
     return made
 
@@ -88,8 +85,8 @@ def tagger(kind: str) -> Callable[[str], tuple[FILES, Given]]:
 
 def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
-        weights = Weights(precision=precision)
-        files = assembled(classifier_parts(classifiers.classifier(**classifiers.KINDS[kind]), weights), weights, "some")
+        pipeline = classifiers.classifier(**classifiers.KINDS[kind])
+        files = classifiers.written(pipeline, "some", precision=precision)
         separator = "\t" if "pair" in kind else " "
         return files, (((), "\n".join(f"the Sea{separator}was {word} a" for word in classifiers.SIGNS[:-1])),)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from ensue.extensions.exporting.c.tokens import merge_table
-from ensue.extensions.exporting.c.writing import written
 from ensue.models.build_text import build_language_model
 from ensue.text.pieces import START
 from ensue.text.subwords import SubwordTokenizer, byte_characters
 from ensue.text.tokenizers import train_tokenizer
 from extensions.exporting.c.carried import COMPILERS, OK, library, put
+from extensions.exporting.c.models import written
 from language_pipelines import TEXT
 from layer_tables import layers
 

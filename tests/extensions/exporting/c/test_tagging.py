@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.data.sentences.source import SentenceSource
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.tagging import ROWS, tagger_parts
+from ensue.extensions.exporting.c.tagging import ROWS
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from extensions.exporting.c.carried import (
     ARGUMENT,
@@ -286,7 +285,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
 )
 def test_what_cannot_be_exported_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        tagger_parts(tagger(**changes), Weights())
+        written(tagger(**changes), "model")
 
 
 @pytest.mark.slow

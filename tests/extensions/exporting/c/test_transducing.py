@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ensue.data.examples import Pair
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.transducing import BEAMS, ROWS, transducer_parts
+from ensue.extensions.exporting.c.transducing import BEAMS, ROWS
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
@@ -287,4 +286,4 @@ def test_what_cannot_be_printed_is_refused() -> None:
         ({"search": {"beams": 33}}, "its search has 33 beams, and C at most 32"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
-            transducer_parts(transducer(**changes), Weights())
+            files_of(transducer(**changes), "model")

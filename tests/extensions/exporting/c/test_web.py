@@ -15,17 +15,16 @@ from numpy.testing import assert_allclose
 
 import ensue
 from ensue.errors import EnsueError
-from ensue.extensions.exporting.c import web, writing
-from ensue.extensions.exporting.c.classifying import classifier_parts
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.writing import assembled, written
+from ensue.extensions.exporting.c import writing
+from ensue.extensions.exporting.web import writing as web
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
 from extensions.exporting.c.carried import NEAR, Carried, put
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import SIGNS, classifier
-from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline
+from extensions.exporting.c.classifiers import written as classifier_written
+from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline, written
 from extensions.exporting.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
 from extensions.exporting.c.taggers import TEXTS, pipeline_of, sentences_of
 from extensions.exporting.c.taggers import written as tagger_written
@@ -94,7 +93,8 @@ def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
         asked.append((code, options))
         return b"code " + " ".join(options).encode()
 
-    files, notes = web.page_files(run_of(tmp_path), "page", compile)
+    run = run_of(tmp_path)
+    files, notes = web.page_files(run, ensue.load(run.path, device="cpu").describe(), "page", compile)
     assert notes == []
     found = {name: text.decode() for name, text in files.items()}
     assert set(found) == {"page.html", "page.js", "page.d.ts", "package.json", "README.md"}
@@ -174,7 +174,7 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
 @pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
-    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language-modeling", tmp_path, DRIVER)
+    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language", tmp_path, DRIVER)
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
@@ -220,7 +220,7 @@ def test_a_module_in_fewer_bits_has_the_nats_of_c(precision: str, tmp_path: Path
     model = pipeline("simple")
     files = written(model.model, model.tokenizer, "sea", precision=precision)
     wanted = [token.nats for token in Carried(put(files, tmp_path), "sea").read(TEXT.encode())]
-    put_module(files, "sea", "language-modeling", tmp_path, NATS)
+    put_module(files, "sea", "language", tmp_path, NATS)
     for found in json.loads(node(tmp_path, "drive.js", TEXT)):
         assert_allclose(found, wanted, rtol=1e-5, atol=NEAR[precision])
     assert max(abs(score.nats - nats) for score, nats in zip(model.score(TEXT), wanted, strict=True)) > NEAR[precision]
@@ -302,7 +302,7 @@ console.log(JSON.stringify(said));
 @needs_node
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
-    put_module(tagger_written(model, "tag"), "tag", "labeling", tmp_path, TAGGER_DRIVER)
+    put_module(tagger_written(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
     declared = package_text(f"{web.PIECES}/tagging.d.ts")
@@ -394,9 +394,9 @@ console.log(JSON.stringify(said));
 @needs_node
 @pytest.mark.parametrize("kind", ["several", "pair_of_layers"])
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
-    model, weights = classifier(**CLASSIFIERS[kind]), Weights()
-    code = assembled(classifier_parts(model, weights), weights, "topic")
-    put_module(code, "topic", "classification", tmp_path, CLASSIFIER_DRIVER)
+    model = classifier(**CLASSIFIERS[kind])
+    code = classifier_written(model, "topic")
+    put_module(code, "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
     odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
@@ -502,7 +502,7 @@ if (!isMainThread) {
 @pytest.mark.parametrize("kind", ["bilinear", "subwords"])
 def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
     model = transducer(**TRANSDUCERS[kind])
-    put_module(transducer_files(model, "say"), "say", "sequence-to-sequence", tmp_path, TRANSDUCER_DRIVER)
+    put_module(transducer_files(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
     sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
     changes: list[dict[str, Any]] = [
         {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},

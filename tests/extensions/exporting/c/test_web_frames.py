@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 import ensue
-from ensue.extensions.exporting.c import web
+from ensue.extensions.exporting.web import writing as web
 from ensue.extensions.frames.data.sounds import log_mel, read_wav
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
@@ -112,13 +112,13 @@ def asked_of(model: Any, series: list[Any], sounds: list[Any], files: list[bytes
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model: Any = sound_tagger() if kind == "sound_tagger" else pipeline(kind)
     is_tagger, is_sound = isinstance(model, FrameLabelingPipeline), model.seen.shape.is_sound
-    task = "frame-labeling" if is_tagger else "frame-classification"
-    put_module(written(model, "hear"), "hear", task, tmp_path, DRIVER)
+    page = "frame_tags" if is_tagger else "frame_classes"
+    put_module(written(model, "hear"), "hear", page, tmp_path, DRIVER)
     series, sounds = series_of(model, 1, 300), sounds_of(2) if is_sound else []
     said = json.loads(
         node(tmp_path, "drive.js", asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds]))
     )
-    declared = "".join(package_text(f"{web.PIECES}/{name}.d.ts") for name in (web.PAGES[task].name, "frames"))
+    declared = "".join(package_text(f"{web.PIECES}/{name}.d.ts") for name in (page, "frames"))
     samples = [(one / 2**15).astype(np.float32) for one in sounds]
     for is_wide in ("true", "false"):
         found = said[is_wide]
@@ -156,8 +156,8 @@ def test_a_module_in_fewer_bits_has_the_answers_of_c(kind: str, precision: str, 
     carried = CarriedFrames(model, tmp_path, kind, precision=precision)
     series = series_of(model, 1)
     wanted = carried.answered(series)
-    task = "frame-labeling" if carried.is_tagger else "frame-classification"
-    put_module(written(model, "hear", precision=precision), "hear", task, tmp_path, DRIVER)
+    page = "frame_tags" if carried.is_tagger else "frame_classes"
+    put_module(written(model, "hear", precision=precision), "hear", page, tmp_path, DRIVER)
     said = json.loads(node(tmp_path, "drive.js", asked_of(model, series, [], [])))
     for is_wide in ("true", "false"):
         found = said[is_wide]["found"]

@@ -8,9 +8,7 @@ import torch
 
 from ensue.data.examples import Pair, PairLayout
 from ensue.data.records.record import Column
-from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.transducing import transducer_parts
-from ensue.extensions.exporting.c.writing import assembled
+from ensue.extensions.exporting.c import writing
 from ensue.models.build_text import build_encoder_decoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
@@ -75,5 +73,4 @@ def transducer(
 
 
 def files_of(pipeline: SequencePipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    weights = Weights(precision=precision)
-    return assembled(transducer_parts(pipeline, weights), weights, name, embed=embed)
+    return writing.files_of(pipeline.describe(), name, embed=embed, precision=precision)

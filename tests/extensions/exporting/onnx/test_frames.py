@@ -34,7 +34,7 @@ SHAPES = [(1, 1), (1, 6), (7, 1), (7, 6), (7, 13)]
 
 
 def session(pipeline: Any) -> Any:
-    part = pipeline.portable().functions[0]
+    part = pipeline.describe().functions[0]
     return writing.session(functions.traced(pipeline.model, part.function, part.inputs, name="model"))
 
 
@@ -111,9 +111,9 @@ def test_a_model_of_the_next_frame_reads_in_pieces() -> None:
 @pytest.mark.parametrize("kind", ["storn", "vrnn"])
 def test_latent_variables_are_refused(kind: str) -> None:
     with pytest.raises(
-        EnsueError, match=rf"runs/small: a model with latent variables \({kind}\) has no export to ONNX"
+        EnsueError, match=rf"runs/small: a model with latent variables \({kind}\) has no description for exporters"
     ):
-        frame_predictor(kind).portable()
+        frame_predictor(kind).describe()
 
 
 def sound(path: Path, seed: int, *, channels: int, bits: int) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ensue.models.tag_heads import CRFTagHead
 from ensue.nn import Parallel, SequenceLayer
 from ensue.nn.layer import blank
-from ensue.tasks.contract.portable import PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.tasks.contract.description import TensorForm, TensorFunction, state_forms, state_from, state_tensors
 from ensue.testing.laws import Subject
 from ensue.types import Memory, State
 from laws.table import SUBJECTS
@@ -25,7 +25,7 @@ CASES = [pytest.param(s, id=s.name, marks=[] if s.name in QUICK else [pytest.mar
 S = 6
 
 
-def whole(layer: SequenceLayer) -> PortableFunction:
+def whole(layer: SequenceLayer) -> TensorFunction:
     """From the beginning, over rows of different lengths, one of them empty."""
     forms = {"x": TensorForm(("batch", "time", layer.d_in)), "mask": TensorForm(("batch", "time"), torch.bool)}
     if layer.d_memory is not None:
@@ -44,10 +44,10 @@ def whole(layer: SequenceLayer) -> PortableFunction:
         memory = memory_of(layer, batch)
         return given if memory is None else {**given, "memory": memory.values, "real": memory.mask}
 
-    return PortableFunction("whole", run, forms, sample)
+    return TensorFunction("whole", run, forms, sample)
 
 
-def going_on(layer: SequenceLayer) -> PortableFunction:
+def going_on(layer: SequenceLayer) -> TensorFunction:
     """From a state, whose leaves are inputs and outputs."""
 
     def run(layer: SequenceLayer, x: Tensor, **state: Any) -> dict[str, Tensor]:
@@ -60,7 +60,7 @@ def going_on(layer: SequenceLayer) -> PortableFunction:
         return {"x": torch.randn(batch, length, layer.d_in), **state_tensors(state)}
 
     forms = {"x": TensorForm(("batch", "time", layer.d_in)), **state_forms(layer.init_state(2))}
-    return PortableFunction("going on", run, forms, sample)
+    return TensorFunction("going on", run, forms, sample)
 
 
 def memory_of(layer: SequenceLayer, batch: int) -> Memory | None:
@@ -136,6 +136,6 @@ def test_equal_scores_have_the_same_path() -> None:
         return {"emissions": emissions, "mask": torch.arange(length) < lengths}
 
     forms = {"emissions": TensorForm(("batch", "time", 5)), "mask": TensorForm(("batch", "time"), torch.bool)}
-    part = PortableFunction("path", run, forms, sample)
+    part = TensorFunction("path", run, forms, sample)
     graph = functions.traced(head, run, forms, name="path")
     writing.check(writing.differences(graph, head, part))

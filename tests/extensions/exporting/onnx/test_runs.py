@@ -41,7 +41,7 @@ from ensue.extensions.exporting.onnx.writing import CARRIED, program_files
 from extensions.exporting.onnx.scores import assert_same_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-PROGRAMS = Path(ensue.__file__).parent / "extensions" / "exporting" / "onnx" / "programs"
+PROGRAMS = sorted((Path(ensue.__file__).parent / "extensions").rglob("programs/*.py"))
 PAGE = 120
 """The most lines of a program."""
 
@@ -204,9 +204,10 @@ def test_taggers_that_read_a_document(
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("program_of", [path.stem for path in sorted(PROGRAMS.glob("*.py"))])
-def test_programs_need_little(program_of: str) -> None:
-    files = program_files([program_of])
+@pytest.mark.parametrize("program_of", PROGRAMS, ids=lambda path: path.stem)
+def test_programs_need_little(program_of: Path) -> None:
+    package = Path(ensue.__file__).parent.parent
+    files = program_files([".".join(program_of.relative_to(package).with_suffix("").parts)])
     assert len(files["predict.py"].splitlines()) <= PAGE
     assert not any(re.search(r"^ *(from|import) ensue\b", text, re.MULTILINE) for text in files.values())
     nodes = [
@@ -250,7 +251,7 @@ def test_eight_bits(names: Path, tmp_path: Path, program: Program) -> None:
 
 
 def test_packages_that_are_missing_are_named(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.extensions.exporting.exporting.find_spec", lambda name: None)
+    monkeypatch.setattr("ensue.extensions.exporting.onnx.exporter.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r'ONNX needs the package onnx, which is not installed: pip install "ensue'):
         export_run(names, tmp_path / "out", "onnx")
 

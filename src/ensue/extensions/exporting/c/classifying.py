@@ -23,7 +23,7 @@ from ensue.nn import (
     Poolings,
     SequenceLayer,
 )
-from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.contract.description import ClassOutput, ModelDescription, WordInput
 from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
 
@@ -34,23 +34,24 @@ USAGE = """\
 """
 
 
-def classifier_parts(pipeline: ClassificationPipeline, weights: Weights) -> Parts:
-    """The parts of a classifier. Raises ValueError for one that has no C."""
-    model, lexicon, labels, data = pipeline.model, pipeline.reader.lexicon, pipeline.labels, pipeline.recipe.data
-    if pipeline.subwords is not None or pipeline.contextual.origins:
+def classifier_parts(description: ModelDescription, weights: Weights) -> Parts:
+    """Return a classifier as C. Raises `Untraceable` or ValueError for a model that C does not have."""
+    words, model = cast(WordInput, description.input), cast(Any, description.model)
+    lexicon, labels, most = words.lexicon, cast(ClassOutput, description.output).labels, words.max_words
+    if words.has_other_layers:
         raise ValueError("it reads the layers of another model")
     constants: dict[str, Any] = class_labels(model, labels, weights) | {
         "IS_PAIR": int(model.pair),
-        "LONGEST_TEXT": pipeline.recipe.most_read,
-        "MOST_WORDS": data.max_tokens,
-        "FIRST_WORDS": {"start": data.max_tokens, "end": 0, "both": data.max_tokens // 2}[data.keep],
+        "LONGEST_TEXT": words.max_read,
+        "MOST_WORDS": most,
+        "FIRST_WORDS": {"start": most, "end": 0, "both": most // 2}[words.kept_end],
         "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
     }
     layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights, constants)
-    pieces = ["stored.h", "utf8.h", *characters(pipeline.splitter), *layers]
+    pieces = ["stored.h", "utf8.h", *characters(words.splitter), *layers]
     pieces += _bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)
     pieces += ["choice.h", "lines.h", "classes.h"]
-    said = {"LABELS": len(labels), "TEXTS": pipeline.num_texts}
+    said = {"LABELS": len(labels), "TEXTS": words.num_texts}
     return Parts(constants, pieces, interface="classes", said=said, usage=USAGE)
 
 

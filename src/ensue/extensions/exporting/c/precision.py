@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +51,30 @@ def panels(matrix: NDArray[Any], beside: int) -> NDArray[Any]:
     return matrix.reshape(len(matrix) // beside, beside, -1, PANEL).transpose(2, 0, 3, 1)
 
 
-def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: str, precision: str) -> str:
-    """A sentence on what this precision changes in validation text, beside ensue's. `files` are compiled and run."""
+class Proof(NamedTuple):
+    """How a precision is measured on the models of one interface."""
+
+    inputs: Callable[[RunDirectory, Callable[[Any, Any], Any] | None], list[Any]]
+    """From a run, and from the `data_set` of its description, to inputs of the validation data."""
+    arguments: list[str]
+    """The arguments of the program."""
+    compare: Callable[[Any, list[Any], list[str]], str]
+    """From a pipeline, its inputs and the lines of the program to a sentence."""
+
+
+def measured(run: RunDirectory, pipeline: Any, proof: Proof, files: dict[str, bytes], name: str, precision: str) -> str:
+    """Return a sentence about the effect of a precision on answers to validation data.
+
+    Args:
+        run: The run, whose recipe names the data.
+        pipeline: The model with numbers of 32 bits.
+        proof: How answers are compared.
+        files: The C files, which are compiled and run.
+        name: The beginning of their names.
+        precision: The precision of their matrices.
+    """
     here = f"Matrices and tables are {precision}. "
-    texts, arguments, compared = PROOFS[run.recipe.task]
-    command, given = compiler(), texts(run)
+    command, given = compiler(), proof.inputs(run, pipeline.describe().data_set)
     if command is None or not given:
         why = "there is no validation text" if command else "there is no C compiler"
         return f"{here}What that changes was not measured: {why}."
@@ -64,14 +83,14 @@ def measured(run: RunDirectory, pipeline: Any, files: dict[str, bytes], name: st
         for file, content in files.items():
             Path(folder, file).write_bytes(content)
         compiling = [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"]
-        reading = [f"{folder}/program", *arguments]
+        reading = [f"{folder}/program", *proof.arguments]
         try:
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
             lines = "\n".join(_line(part, Path(folder, f"{number}.npy")) for number, part in enumerate(given))
             found = subprocess.run(reading, input=lines.encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return f"{here}What that changes was not measured: the program could not be compiled and run."
-    return here + compared(pipeline, given, found.decode().removesuffix("\n").split("\n"))
+    return here + proof.compare(pipeline, given, found.decode().removesuffix("\n").split("\n"))
 
 
 def _line(part: Any, place: Path) -> str:
@@ -82,7 +101,7 @@ def _line(part: Any, place: Path) -> str:
     return str(place)
 
 
-def _nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+def compare_nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """The nats of the tokens of a text."""
     fewer = np.mean([float(line.split()[0]) for line in lines])
     before = np.mean([token.nats for token in pipeline.score(texts[0])])
@@ -92,14 +111,14 @@ def _nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     )
 
 
-def _tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+def compare_tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """The labels of words."""
     before = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
     fewer = [line.split("\t")[-2:] for line in lines if line]
     return _same("words", fewer, [(word.label, word.confidence) for word in before])
 
 
-def _classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+def compare_classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """The labels of texts."""
     pairs = pipeline.num_texts == 2
     before = pipeline.predict([tuple(text.split("\t")) for text in texts] if pairs else texts)
@@ -107,7 +126,7 @@ def _classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     return _same("texts", fewer, [(",".join(text.labels), max(text.probabilities.values())) for text in before])
 
 
-def _answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
+def compare_answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """The answers of an encoder–decoder."""
     from ensue.tasks.sequence_to_sequence.writer import on_one_line  # noqa: PLC0415
 
@@ -119,13 +138,13 @@ def _answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     )
 
 
-def _series(pipeline: Any, series: list[Any], lines: list[str]) -> str:
+def compare_series(pipeline: Any, series: list[Any], lines: list[str]) -> str:
     """The labels of series."""
     before = [(" ".join(one.labels) or "-", one.probability) for one in pipeline.predict(series)]
     return _same("series", [line.split("\t")[1:] for line in lines], before)
 
 
-def _frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
+def compare_frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
     """The labels of frames."""
     answers = pipeline.predict(series, confidence=True)
     before = [pair for one in answers for pair in zip(one.labels, one.probabilities, strict=True)]
@@ -142,25 +161,21 @@ def _same(what: str, fewer: list[list[str]], before: list[tuple[str, float]]) ->
     )
 
 
-def _validation_sentences(run: RunDirectory) -> list[str]:
-    """The words of some sentences, with blanks between them."""
-    from ensue.tasks.labeling.data import SentenceData  # noqa: PLC0415
-
-    texts = _validation_data(run, SentenceData)
+def validation_sentences(run: RunDirectory, data_set: Any) -> list[str]:
+    """Return some sentences, with blanks between the words."""
+    texts = _validation_data(run, data_set)
     return [] if texts is None else _first(texts.texts, WORDS)
 
 
-def _validation_documents(run: RunDirectory) -> list[str]:
-    """Some texts, or pairs with a tab between them."""
-    from ensue.tasks.classification.data import DocumentData  # noqa: PLC0415
-
-    found = _validation_data(run, DocumentData)
+def validation_documents(run: RunDirectory, data_set: Any) -> list[str]:
+    """Return some texts, or pairs with a tab between them."""
+    found = _validation_data(run, data_set)
     parts = [] if found is None else [_first(texts, WORDS) for texts in found.texts]
     return ["\t".join(both) for both in zip(*parts, strict=False)]
 
 
-def _validation_sources(run: RunDirectory) -> list[str]:
-    """Some sources, each with tabs between its texts."""
+def validation_sources(run: RunDirectory, _: Any) -> list[str]:
+    """Return some sources, each with tabs between its texts."""
     from ensue.data.examples import PairLayout, PairSource  # noqa: PLC0415
     from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob  # noqa: PLC0415
     from ensue.tasks.sequence_to_sequence.pipeline import references  # noqa: PLC0415
@@ -178,13 +193,9 @@ def _validation_sources(run: RunDirectory) -> list[str]:
     return [line for line, size in zip(lines, accumulate(map(len, lines)), strict=True) if size <= SOURCE_CHARACTERS]
 
 
-def _validation_series(run: RunDirectory) -> list[Any]:
-    """Some series."""
-    from ensue.extensions.frames.classification import ClassifiedSeriesData  # noqa: PLC0415
-    from ensue.extensions.frames.labeling import TaggedSeriesData  # noqa: PLC0415
-
-    kinds = {"frame-classification": ClassifiedSeriesData, "frame-labeling": TaggedSeriesData}
-    found = _validation_data(run, kinds[run.recipe.task])
+def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
+    """Return some series."""
+    found = _validation_data(run, data_set)
     if found is None:
         return []
     count = np.searchsorted(found.rows.starts, WORDS, side="right") - 1
@@ -202,20 +213,20 @@ def _first(texts: Any, words: int) -> list[str]:
     return found
 
 
-def _validation_data(run: RunDirectory, kind: Any) -> Any:
-    """The validation examples of a run, or None if it has none, or if they are not there."""
+def _validation_data(run: RunDirectory, data_set: Any) -> Any:
+    """Return the validation examples of a run, or None if it has none, or if they cannot be read."""
     data: Any = run.recipe.data
     alone = {"train": data.valid, "valid": "", "valid_fraction": 0.0} if data.valid else {}
     recipe = run.recipe.model_copy(update={"data": data.model_copy(update={**alone, "test": ""})})
     try:
-        split = kind(recipe, run).split
+        split = data_set(recipe, run).split
         return split.train if alone else split.valid
     except EnsueError:
         return None
 
 
-def _validation_text(run: RunDirectory) -> list[str]:
-    """The beginning of the validation text, or nothing if the run has none, or if it is not there."""
+def validation_text(run: RunDirectory, _: Any) -> list[str]:
+    """Return the beginning of the validation text, or nothing if the run has none, or if it is not there."""
     from ensue.data.sources import TextSource  # noqa: PLC0415
     from ensue.tasks.texts.corpus import training_characters, training_source  # noqa: PLC0415
 
@@ -232,14 +243,3 @@ def _validation_text(run: RunDirectory) -> list[str]:
         return [text] if text else []
     except DataError:
         return []
-
-
-PROOFS: dict[str, tuple[Callable[[RunDirectory], list[Any]], list[str], Callable[[Any, list[Any], list[str]], str]]] = {
-    "language-modeling": (_validation_text, [], _nats),
-    "labeling": (_validation_sentences, ["--probabilities"], _tags),
-    "classification": (_validation_documents, [], _classes),
-    "sequence-to-sequence": (_validation_sources, ["--n-best", "1"], _answers),
-    "frame-classification": (_validation_series, [], _series),
-    "frame-labeling": (_validation_series, ["--probabilities"], _frames),
-}
-"""By task: the validation data, how the program is called, and what is said of its lines and of ensue's answers."""

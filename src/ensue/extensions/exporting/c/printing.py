@@ -50,6 +50,8 @@ class Parts:
     """Lines of the README."""
     texts: dict[str, str] = field(default_factory=dict)
     """Words of the user, by such names. They are put in last: they may have such names in them."""
+    notes: list[str] = field(default_factory=list)
+    """Lines about options of the model that C does not have."""
 
 
 def piece(name: str) -> str:

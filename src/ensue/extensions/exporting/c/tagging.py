@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ensue.extensions.exporting.c.printing import Parts, Weights, c_array
 from ensue.extensions.exporting.c.word_layers import WIDE, Steps, characters, feature_pieces, layer_table, widened
 from ensue.models.tag_heads import TagHead, ViterbiTagHead
-from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.contract.description import ModelDescription, TagOutput, WordInput
 from ensue.text.labels import Labels
 from ensue.text.schemes import OUTSIDE, PLACES, SCHEMES, position
 
@@ -17,21 +17,22 @@ ROWS = 16
 """The sentences that are read side by side."""
 
 
-def tagger_parts(pipeline: LabelingPipeline, weights: Weights) -> Parts:
-    """The parts of a tagger. Raises `Untraceable` if a step cannot be printed, ValueError for an unsupported one."""
-    model, lexicon, labels = pipeline.model, pipeline.reader.lexicon, pipeline.labels
+def tagger_parts(description: ModelDescription, weights: Weights) -> Parts:
+    """Return a tagger as C. Raises `Untraceable` or ValueError for a model that C does not have."""
+    words, model = cast(WordInput, description.input), cast(Any, description.model)
+    lexicon, labels = words.lexicon, cast(TagOutput, description.output).labels
     if not isinstance(labels, Labels):
         raise ValueError("it gives several labels for each word")
     if model.repeats:
         raise ValueError("its head compares the places of a word (head.repeats)")
-    if pipeline.subwords is not None or pipeline.contextual.origins:
+    if words.has_other_layers:
         raise ValueError("it reads the layers of another model")
     if lexicon.columns:
         raise ValueError(f'it reads the column "{next(iter(lexicon.columns))}" of the data')
     constants: dict[str, Any] = {"ROWS": ROWS}
     steps = Steps(weights, ROWS)
     tables = layer_table(model.layers, steps, constants)
-    pieces = ["stored.h", "rows.h", "utf8.h", *characters(pipeline.splitter), "cutting.h", "lines.h"]
+    pieces = ["stored.h", "rows.h", "utf8.h", *characters(words.splitter), "cutting.h", "lines.h"]
     features = feature_pieces(model.features, lexicon, steps, constants)
     pieces += ["layers.h", *(step.text for step in steps.steps), tables, *features]
     constants |= steps.sizes()

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ensue.extensions.exporting.c.printing import Weights, c_array, character_table, ranges, texts, vocabulary
-from ensue.extensions.importing.tokenizer_files import is_byte_level
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.pieces import import_library
-from ensue.text.subwords import SubwordTokenizer, byte_characters
+from ensue.text.subwords import SubwordTokenizer, byte_characters, is_byte_level
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.utf8 import ByteTokenizer
 from ensue.text.words import PUNCTUATION, QUOTES, WordTokenizer, WrittenWords

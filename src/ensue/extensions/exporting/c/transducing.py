@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ensue.extensions.exporting.c.printing import Parts, Weights, c_array, printed_step, ranges, vocabulary
 from ensue.extensions.exporting.c.tokens import lexer_pieces, symbol, token_texts
 from ensue.extensions.exporting.c.word_layers import WIDE, Steps, in_order, layer_table, widened
+from ensue.extensions.exporting.exported import missing_options
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
 from ensue.nn.attention.cross import (
@@ -21,11 +22,9 @@ from ensue.nn.attention.cross import (
     MultiHeadCrossAttention,
 )
 from ensue.nn.pooling import LastPooling
-from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
-from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
-from ensue.tasks.sequence_to_sequence.task import longest_read
-from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
+from ensue.tasks.contract.description import ModelDescription, SourceInput, TextOutput
 from ensue.text.characters import CharacterTokenizer
+from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizers import Tokenizer
 from ensue.text.utf8 import ByteTokenizer
@@ -38,6 +37,12 @@ BEAMS, ROWS = 32, 64
 SOURCES = 16
 """The sources that are read side by side."""
 ATTENTIONS = {DotAttention: 1, BilinearAttention: 1, MultiHeadCrossAttention: 1, AdditiveAttention: 2}
+SEARCH = {
+    "width": "WIDTH", "n_best": "N_BEST", "length_penalty": "PENALTY", "min_tokens": "LEAST", "max_tokens": "MOST",
+    "no_repeat_ngram": "REPEAT",
+}  # fmt: skip
+"""The options of the search in C, with the ends of their names there."""
+UNSUPPORTED = ("coverage_penalty", "required")
 USAGE = """\
     ./NAME < texts.txt                        the output for the text in each line
     ./NAME --beams 8 --n-best 3 < texts.txt   three outputs with their scores, of a wider search
@@ -97,15 +102,17 @@ class Scores(nn.Module):
         return F.linear(self.head.features(y), self.weight, self.bias), y
 
 
-def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
-    """The parts of an encoder–decoder. Raises `Untraceable` or ValueError for what cannot be printed as C."""
-    model, coder = pipeline.model, pipeline.coder
+def transducer_parts(description: ModelDescription, weights: Weights) -> Parts:
+    """Return an encoder–decoder as C. Raises `Untraceable` or ValueError for a model that C does not have."""
+    source, output = cast(SourceInput, description.input), cast(TextOutput, description.output)
+    model = description.model
     if type(model) is not EncoderDecoder:
         raise ValueError("it copies words, or has no encoder")
     if model.contextual is not None:
         raise ValueError("it reads the layers of another model")
     begun, attentional = _decoder(model.decoder)
-    search = pipeline.search
+    notes = missing_options(output.search, "C", [*SEARCH, "forbidden"], UNSUPPORTED)
+    search = {name: setting.value for name, setting in output.search.items()}
     constants: dict[str, Any] = {
         "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": begun.d_memory,
         "AT_SOURCES": weights.add_rows(model.source.weight * model.source.scale),
@@ -113,18 +120,19 @@ def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
         "SOURCE_TOKENS": model.source.vocabulary_size,
         "FEEDS": int(any(isinstance(part, InputFeeding) for part in in_order(model.decoder))),
         "READS_CONTEXT": int(attentional is None), "IS_IN_HALVES": int(begun.bidirectional),
-        "RATIO": repr(float(pipeline.ratio)), "MORE_TOKENS": MORE_TOKENS, "MOST_READ": longest_read(pipeline.recipe)[0],
-        "USUAL_WIDTH": search.width, "USUAL_N_BEST": search.n_best, "USUAL_PENALTY": repr(float(search.length_penalty)),
-        "USUAL_LEAST": search.min_tokens, "USUAL_MOST": search.max_tokens, "USUAL_REPEAT": search.no_repeat_ngram,
+        "RATIO": repr(float(output.ratio)), "MORE_TOKENS": output.more_tokens, "MOST_READ": source.max_read,
+        **{f"USUAL_{name}": search[key] for key, name in SEARCH.items()},
+        "USUAL_PENALTY": repr(float(search["length_penalty"])),
     }  # fmt: skip
-    if search.width > BEAMS:
-        raise ValueError(f"its search has {search.width:,} beams, and C at most {BEAMS}")
+    if search["width"] > BEAMS:
+        raise ValueError(f"its search has {search['width']:,} beams, and C at most {BEAMS}")
     steps = Steps(weights, SOURCES)
     table = layer_table(model.encoder, steps, constants)
     constants |= steps.sizes()
-    forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search.forbidden])
+    forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search["forbidden"]])
     pieces = [
-        *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"), *_coded(coder, weights, constants), forbidden,
+        *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"),
+        *_coded(source, output.coder, weights, constants), forbidden,
         *("layers.h", "mixing.h"), *(step.text for step in steps.steps), table,
         *_printed(model, begun, attentional, weights, constants), "transducing.h",
     ]  # fmt: skip
@@ -132,8 +140,9 @@ def transducer_parts(pipeline: SequencePipeline, weights: Weights) -> Parts:
         constants,
         [*dict.fromkeys(pieces)],
         interface="transducing",
-        said={"TEXTS": pipeline.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
+        said={"TEXTS": source.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
         usage=USAGE,
+        notes=notes,
     )
 
 
@@ -203,22 +212,22 @@ def _printed(
     return [*(step.text for step in steps), c_array("int", "LEAF_WIDTHS", widths)]
 
 
-def _coded(coder: PairCoder, weights: Weights, constants: dict[str, Any]) -> list[str]:
-    """How texts become ids, and ids a text."""
-    source, target = coder.source, coder.target
+def _coded(texts: SourceInput, target: TokenizerWithSpecials, weights: Weights, constants: dict[str, Any]) -> list[str]:
+    """Return the pieces from texts to ids, and from ids to a text."""
+    source = texts.coder
     lexer = lexer_pieces(source.tokenizer, weights, constants)
     symbols = [_written(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
-    names = max(coder.names, default=-1) + 1
+    names = max(texts.names, default=-1) + 1
     constants |= token_texts(target.tokenizer, symbols, weights) | {
         "ADDS_BLANK": int(source.tokenizer.before == " "), "TAKES_BLANK": int(target.tokenizer.before == " "),
         "SOURCE_END": source.end_id, "SEPARATOR": source.separator_id, "UNKNOWN_NAME": source.unknown_name_id,
-        "MOST_TOKENS": coder.source_tokens, "BEGIN": target.begin_id, "END": target.end_id,
+        "MOST_TOKENS": texts.max_tokens, "BEGIN": target.begin_id, "END": target.end_id,
         "LONGEST_WRITTEN": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
     }  # fmt: skip
-    is_name = [int(place in coder.names) for place in range(max(names, 1))]
+    is_name = [int(place in texts.names) for place in range(max(names, 1))]
     found = (
         c_array("uint8_t", "IS_NAME", is_name)
-        + f"static const uint32_t BETWEEN[] = {{{ranges(BETWEEN_NAMES.pattern)}}};\n"
+        + f"static const uint32_t BETWEEN[] = {{{ranges(texts.between_names)}}};\n"
     )
     return [*lexer, found + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.extensions.exporting.c.printing import Weights, printed_step
-from ensue.models.language_model import LanguageModel
 from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLayer, SinusoidalPositions, Stack
 from ensue.types import leaves
 
@@ -76,7 +75,7 @@ def _traceable(layers: SequenceLayer) -> SequenceLayer:
     return found
 
 
-def parts_of(model: LanguageModel) -> list[Part]:
+def parts_of(model: Any) -> list[Part]:
     """The parts of a model, one more than it has blocks. Raises ValueError for layers that C does not have."""
     blocks: list[Any] = [None]
     between: list[list[SequenceLayer]] = [[]]
@@ -104,7 +103,7 @@ def _flat(layer: SequenceLayer) -> Iterator[SequenceLayer]:
 
 
 @torch.no_grad()
-def transformer_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str, Any], list[str]]:
+def transformer_parts(model: Any, weights: Weights) -> tuple[dict[str, Any], list[str]]:
     """The constants and pieces of a Transformer. Raises `Untraceable` or ValueError for unsupported layers."""
     context = model.context
     assert context is not None

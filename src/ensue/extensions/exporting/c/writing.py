@@ -5,25 +5,51 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c.classifying import classifier_parts
-from ensue.extensions.exporting.c.frames import frame_classifier_parts, frame_tagger_parts
-from ensue.extensions.exporting.c.precision import F32, PRECISIONS, measured
+from ensue.extensions.exporting.c.precision import (
+    F32,
+    PRECISIONS,
+    Proof,
+    compare_answers,
+    compare_classes,
+    compare_frames,
+    compare_nats,
+    compare_series,
+    compare_tags,
+    measured,
+    validation_documents,
+    validation_sentences,
+    validation_series,
+    validation_sources,
+    validation_text,
+)
 from ensue.extensions.exporting.c.printing import Parts, TokenScores, Weights, checksum, functions, piece, printed_step
+from ensue.extensions.exporting.c.series import series_classifier_parts, series_tagger_parts
 from ensue.extensions.exporting.c.tagging import tagger_parts
 from ensue.extensions.exporting.c.tokens import lexer_pieces, symbol, token_texts
 from ensue.extensions.exporting.c.transducing import transducer_parts
 from ensue.extensions.exporting.c.transformer import transformer_parts
-from ensue.extensions.exporting.exported import write_directory
-from ensue.models.language_model import LanguageModel
+from ensue.extensions.exporting.exported import missing_options, write_directory
 from ensue.runs.directory import RunDirectory
-from ensue.text.tokenizer import Tokenizer
+from ensue.tasks.contract.description import (
+    ClassOutput,
+    ModelDescription,
+    SeriesInput,
+    SourceInput,
+    TagOutput,
+    TextOutput,
+    TokenInput,
+    TokenOutput,
+    WordInput,
+)
 from ensue.version import VERSION
 
 CAN = (
@@ -39,7 +65,8 @@ USAGE = """\
     ./NAME < text.txt                                the surprisal of each token
     printf 'The ' | ./NAME --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
 """
-LANGUAGE = "language-modeling"
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+"""The options of sampling.h."""
 _TAKEN = re.compile(
     "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
     "immintrin|math|stddef|stdint|stdio|stdlib|string|add|at|cut|end|expression|filter|is|lexer|make|mark|merges|most|"
@@ -49,15 +76,25 @@ _TAKEN = re.compile(
 
 
 def export_c(
-    run: RunDirectory, out: Path, *, embed: bool = False, precision: str = F32, overwrite: bool = False
-) -> list[str]:
-    """Writes a run as C, and returns lines about what was written. With `embed` the weights are inside of the C file.
-    Matrices and tables are kept in one of the `PRECISIONS`; what that changes is measured.
+    run: RunDirectory, description: ModelDescription, out: Path, *, embed: bool = False, precision: str = F32,
+    overwrite: bool = False,
+) -> list[str]:  # fmt: skip
+    """Write a model as C, and return lines about the files.
 
-    Raises EnsueError for a run that cannot be printed, and DataError for a directory with other files.
+    Args:
+        run: The run of the model, for its card, messages and validation data.
+        description: The model.
+        out: The directory to write.
+        embed: Whether the weights are inside of the C file.
+        precision: One of the `PRECISIONS` of matrices and tables; its effect is measured.
+        overwrite: Whether files that ensue did not write may be replaced.
+
+    Raises:
+        EnsueError: The model cannot be printed as C.
+        DataError: The directory has other files.
     """
     name = name_for(out)
-    contents, usage, _, notes = printed(run, name, embed=embed, precision=precision)
+    contents, usage, notes = printed(run, description, name, embed=embed, precision=precision)
     contents["README.md"] = _readme(run, name, usage, card_of(run), embed, notes).encode()
     write_directory(out, contents, overwrite=overwrite)
     size = sum(map(len, contents.values()))
@@ -65,29 +102,41 @@ def export_c(
 
 
 class Printed(NamedTuple):
-    """The files of a run without README.md, how the program is called, the pipeline, and notes on its precision."""
+    """The files of a model without README.md, how the program is called, and notes on options and precision."""
 
     files: dict[str, bytes]
     usage: str
-    pipeline: Any
     notes: list[str]
 
 
-def printed(run: RunDirectory, name: str, *, embed: bool = False, precision: str = F32) -> Printed:
-    """A run as C. Raises EnsueError for one that cannot be printed."""
-    if run.recipe.task not in TASKS:
+def printed(
+    run: RunDirectory, description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
+) -> Printed:
+    """Return a model as C. Raises EnsueError for one that cannot be printed."""
+    interface = interface_of(description)
+    if interface is None:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
-    import torch  # noqa: PLC0415
-
-    pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
     try:
         weights = Weights(precision=precision)
-        parts = TASKS[run.recipe.task](pipeline, weights)
+        parts = interface.parts(description, weights)
         files = assembled(parts, weights, name, embed=embed)
     except (Untraceable, ValueError) as reason:
         raise EnsueError(f"{run.path}: cannot be exported as C ({run.recipe.describe()}): {reason}; {CAN}") from None
-    notes = [measured(run, pipeline, files, name, precision)] if precision != F32 else []
-    return Printed(files, parts.usage, pipeline, notes)
+    notes = parts.notes
+    if precision != F32:
+        pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
+        notes = [*notes, measured(run, pipeline, interface.proof, files, name, precision)]
+    return Printed(files, parts.usage, notes)
+
+
+def files_of(
+    description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
+) -> dict[str, bytes]:
+    """Return the files of a model without README.md. Raises `Untraceable` or ValueError for a model without C."""
+    if (interface := interface_of(description)) is None:
+        raise ValueError("C has no such input or output")
+    weights = Weights(precision=precision)
+    return assembled(interface.parts(description, weights), weights, name, embed=embed)
 
 
 def name_for(out: Path) -> str:
@@ -106,14 +155,6 @@ def license_in(card: str) -> str:
     """The license that a card names, or that it names none."""
     found = _CARD.search(card)
     return found[1] if found else "not named in the card of the run; ask who made it before you pass it on"
-
-
-def written(
-    model: LanguageModel, tokenizer: Tokenizer, name: str, *, embed: bool = False, precision: str = F32
-) -> dict[str, bytes]:
-    """The files of a language model. Raises `Untraceable` or `ValueError` for layers or tokenizers without C."""
-    weights = Weights(precision=precision)
-    return assembled(language_parts(model, tokenizer, weights), weights, name, embed=embed)
 
 
 def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
@@ -162,8 +203,9 @@ def _framed(frame: str, inside: str, place: str, said: dict[str, Any]) -> str:
     return text
 
 
-def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights) -> Parts:
-    """The parts of a language model. Raises as `written`."""
+def language_parts(description: ModelDescription, weights: Weights) -> Parts:
+    """Return a language model as C. Raises `Untraceable` or ValueError for layers or tokenizers without C."""
+    model, tokenizer = cast(Any, description.model), cast(TokenInput, description.input).tokenizer
     constants, layers = (recurrent_parts if model.context is None else transformer_parts)(model, weights)
     size = tokenizer.vocabulary_size
     constants |= token_texts(tokenizer, [symbol(tokenizer, id) for id in range(size)], weights) | {
@@ -180,10 +222,11 @@ def language_parts(model: LanguageModel, tokenizer: Tokenizer, weights: Weights)
         interface="language",
         said={"VOCABULARY": size, "CONTEXT": model.context or 0},
         usage=USAGE,
+        notes=missing_options(cast(TokenOutput, description.output).sampling, "C", SAMPLING),
     )
 
 
-def recurrent_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str, Any], list[str]]:
+def recurrent_parts(model: Any, weights: Weights) -> tuple[dict[str, Any], list[str]]:
     """The constants and pieces of recurrent layers. Raises `Untraceable`."""
     step = printed_step(TokenScores(model), weights)
     constants = {
@@ -197,15 +240,31 @@ def recurrent_parts(model: LanguageModel, weights: Weights) -> tuple[dict[str, A
     return constants, [step.text, "recurrent.h"]
 
 
-TASKS: dict[str, Callable[[Any, Weights], Parts]] = {
-    LANGUAGE: lambda pipeline, weights: language_parts(pipeline.model, pipeline.tokenizer, weights),
-    "classification": classifier_parts,
-    "labeling": tagger_parts,
-    "sequence-to-sequence": transducer_parts,
-    "frame-classification": frame_classifier_parts,
-    "frame-labeling": frame_tagger_parts,
+class Interface(NamedTuple):
+    """How C has models of one kind of input and one kind of output."""
+
+    parts: Callable[[ModelDescription, Weights], Parts]
+    proof: Proof
+
+
+INTERFACES: dict[tuple[type, type], Interface] = {
+    (TokenInput, TokenOutput): Interface(language_parts, Proof(validation_text, [], compare_nats)),
+    (WordInput, ClassOutput): Interface(classifier_parts, Proof(validation_documents, [], compare_classes)),
+    (WordInput, TagOutput): Interface(tagger_parts, Proof(validation_sentences, ["--probabilities"], compare_tags)),
+    (SourceInput, TextOutput): Interface(
+        transducer_parts, Proof(validation_sources, ["--n-best", "1"], compare_answers)
+    ),
+    (SeriesInput, ClassOutput): Interface(series_classifier_parts, Proof(validation_series, [], compare_series)),
+    (SeriesInput, TagOutput): Interface(
+        series_tagger_parts, Proof(validation_series, ["--probabilities"], compare_frames)
+    ),
 }
-"""The parts of the model of a task."""
+"""The interfaces by the kinds of input and output of a description."""
+
+
+def interface_of(description: ModelDescription) -> Interface | None:
+    """Return the interface of a model; None if C has no such model."""
+    return INTERFACES.get((type(description.input), type(description.output)))
 
 
 def _place(embed: bool) -> str:

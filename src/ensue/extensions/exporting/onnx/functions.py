@@ -24,7 +24,7 @@ from ensue.nn.border import unchecked
 from ensue.nn.heads import crf, paths
 from ensue.nn.heads.chain import last_positions, real_positions
 from ensue.nn.layer import blank
-from ensue.tasks.contract.portable import TensorForm
+from ensue.tasks.contract.description import TensorForm
 from ensue.types import State
 
 

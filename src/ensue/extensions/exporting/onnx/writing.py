@@ -26,7 +26,7 @@ from ensue.extensions.exporting.huggingface.tokenizer_export import library_file
 from ensue.extensions.exporting.onnx.functions import traced
 from ensue.extensions.exporting.onnx.graph import Unexportable
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.portable import Portable, PortableFunction
+from ensue.tasks.contract.description import ModelDescription, TensorFunction
 from ensue.version import package_file, package_text
 
 SIZES = ((1, 1), (7, 1), (1, 4), (7, 5), (7, 13))
@@ -59,7 +59,7 @@ def check(differences: Iterable[Difference]) -> None:
 
 
 @torch.inference_mode()
-def differences(graph: onnx.ModelProto, model: nn.Module, part: PortableFunction) -> list[Difference]:
+def differences(graph: onnx.ModelProto, model: nn.Module, part: TensorFunction) -> list[Difference]:
     """Of each output of the graph, at each of the sizes. Raises Unexportable for an output of another shape."""
     running, found = session(graph), []
     with torch.random.fork_rng(devices=[]):
@@ -121,20 +121,31 @@ _OURS = re.compile(r"^( *)(from|import) ensue(?=\.)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.MULTILINE)
 
 
-def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False, overwrite: bool = False) -> list[str]:
-    """Writes a run as ONNX, and returns a line about each graph, and one about what the program needs.
+def write_onnx(
+    run: RunDirectory, description: ModelDescription, out: Path, *, int8: bool = False, overwrite: bool = False
+) -> list[str]:
+    """Write a model as ONNX, after each graph was compared with the model at several sizes.
 
-    Each is compared with the model, at several sizes, before anything is written. With `int8`, the matrices are whole
-    numbers of eight bits. Raises EnsueError for a model that cannot be exported, and DataError for a directory with
-    other files.
+    Args:
+        run: The run of the model, for messages.
+        description: The model.
+        out: The directory to write.
+        int8: Whether matrices have eight bits.
+        overwrite: Whether files that ensue did not write may be replaced.
+
+    Returns:
+        A line about each graph, and one about the packages that the program needs.
+
+    Raises:
+        EnsueError: The model cannot be exported.
+        DataError: The directory has other files.
     """
-    portable = run.entry.pipeline_class.of(run, torch.device("cpu")).portable()
-    notes = []
+    model, notes = description.function_model, []
     try:
-        graphs = {f"{part.name}.onnx": _graph(portable.model, part, int8=int8) for part in portable.functions}
+        graphs = {f"{part.name}.onnx": _graph(model, part, int8=int8) for part in description.functions}
     except Unexportable as reason:
         raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
-    texts = _texts(portable)
+    texts = _texts(description)
     contents: dict[str, Any] = {name: text.encode() for name, text in texts.items()}
     contents |= {name: partial(onnx.save, graph) for name, (graph, _) in graphs.items()}
     write_directory(out, contents, overwrite=overwrite)
@@ -145,7 +156,7 @@ def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False, overwrite: 
     return [*notes, f"{out / PROGRAM} needs {packages}: pip install -r {shlex.quote(str(out / REQUIREMENTS))}"]
 
 
-def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
+def _graph(model: nn.Module, part: TensorFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
     """The graph, and its largest difference from the model."""
     graph = traced(model, part.function, part.inputs, name=part.name)
     found = differences(graph, model, part)
@@ -158,22 +169,26 @@ def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> tuple[onn
     return graph, max(difference.found for difference in found if difference.bound)
 
 
-def _texts(portable: Portable) -> dict[str, str]:
-    content: dict[str, Any] = {SETTINGS: dict(portable.settings)}
-    for name, tokenizer in portable.tokenizers.items():
+def _texts(description: ModelDescription) -> dict[str, str]:
+    content: dict[str, Any] = {SETTINGS: dict(description.settings)}
+    for name, tokenizer in description.tokenizers.items():
         content[name] = library_files(tokenizer)
     written = {name: json.dumps(value, ensure_ascii=False) + "\n" for name, value in content.items()}
-    written |= program_files(portable.programs)
+    written |= program_files(description.programs)
     needed = sorted({name for text in written.values() for name in _IMPORTED.findall(text)})
     return written | {REQUIREMENTS: "".join(f"{name}\n" for name in needed)}
 
 
 def program_files(programs: Sequence[str]) -> dict[str, str]:
-    """A program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import."""
+    """A program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import.
+
+    A name with dots is that of a module of ensue; others are those of the folder `programs`.
+    """
     found, left = {}, []
     for place, name in enumerate(programs):
-        text = package_text(f"extensions/exporting/onnx/programs/{name}.py")
-        found[f"{name}.py" if place else PROGRAM] = text
+        module = name if "." in name else f"ensue.extensions.exporting.onnx.programs.{name}"
+        text = package_text(module.removeprefix("ensue.").replace(".", "/") + ".py")
+        found[f"{name.rpartition('.')[2]}.py" if place else PROGRAM] = text
         left.append(text)
     while left:
         for path in _modules(left.pop()):

@@ -45,7 +45,7 @@ from ensue.extensions.frames.page import (
 from ensue.extensions.frames.recipe import FramePredictionRecipe
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
-from ensue.extensions.frames.tasks.pipeline import AnsweringFramesPipeline, chunked
+from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipeline, chunked
 from ensue.inspection.drawing import lines
 from ensue.inspection.markup import clipped, plain
 from ensue.inspection.notebook import Answers, Shown
@@ -54,9 +54,10 @@ from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.models.modules import device_of, evaluating
 from ensue.outputs import check_outputs, written
 from ensue.tasks.contract.chunks import WHOLE, check_generated, most_read
-from ensue.tasks.contract.portable import (
-    Portable,
-    PortableFunction,
+from ensue.tasks.contract.description import (
+    ModelDescription,
+    TensorFunction,
+    VectorOutput,
     state_forms,
     state_from,
     state_tensors,
@@ -323,10 +324,10 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
                 chunk, nats_of(self.model, FrameRows.of([one.frames for one in chunk]), draws=draws), strict=True
             )
 
-    def portable(self) -> Portable:
+    def describe(self) -> ModelDescription:
         if self.model.d_latent:
             kind = self.recipe.latent.kind
-            raise EnsueError(f"{self.run}: a model with latent variables ({kind}) has no export to ONNX")
+            raise EnsueError(f"{self.run}: a model with latent variables ({kind}) has no description for exporters")
         layers = _layers(self.model)
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
@@ -334,9 +335,12 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             return {"frames": self._sample_frames(batch, length), **state_tensors(state)}
 
         inputs = {"frames": self._frames_form, **state_forms(layers.init_state(2))}
-        function = PortableFunction("model", _next, inputs, sample)
+        function = TensorFunction("model", _next, inputs, sample)
         settings = {**self._file_settings(), "mean": list(self.seen.mean)}
-        return Portable(self.model, (function,), ("frame_predictor", "frames"), settings)
+        programs = f"{PROGRAMS}.frame_predictor", f"{PROGRAMS}.frames"
+        return ModelDescription(
+            self._described_input(), VectorOutput(), self.model, (function,), self.model, programs, settings
+        )
 
     def __repr__(self) -> str:
         kind = self.recipe.latent.kind

@@ -17,8 +17,8 @@ from ensue.arguments import check_texts
 from ensue.data.files import Location, one_location
 from ensue.data.sources import is_stream
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.frames.data.series import Series, as_vectors
-from ensue.extensions.frames.data.sounds import log_mel
+from ensue.extensions.frames.data.series import LogMel, Series, as_vectors
+from ensue.extensions.frames.data.sounds import framing, hann, log_mel, mel_triangles
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.page import SeriesView
 from ensue.extensions.frames.recipe import FramesRecipe
@@ -26,11 +26,22 @@ from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.description import (
+    ModelDescription,
+    Output,
+    SeriesInput,
+    SoundFeatures,
+    TensorForm,
+    TensorFunction,
+    mask_of,
+    sample_lengths,
+)
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 
 CHUNK_FRAMES, CHUNK_SERIES = 262_144, 4_096
 """The most frames and series that are held and sorted by length."""
+PROGRAMS = "ensue.extensions.frames.programs"
+"""The package of the programs that read exported graphs."""
 NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
 GIVEN = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
@@ -139,17 +150,31 @@ class FramesPipeline(Predictor):
         whole = self.source(location, encoding=encoding)
         return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, whole))))
 
-    def _portable(
-        self, function: Callable[..., dict[str, Tensor]], program: str, settings: Mapping[str, Any]
-    ) -> Portable:
-        """The model as one function of whole series: frames, NaN where a value is missing, and the length of each."""
+    def _description(
+        self, function: Callable[..., dict[str, Tensor]], output: Output, program: str, settings: Mapping[str, Any],
+        data_set: Callable[[Any, Any], Any],
+    ) -> ModelDescription:  # fmt: skip
+        """Return a description with one function of whole series: frames, NaN where a value is missing, and lengths."""
         inputs = {"frames": self._frames_form, "lengths": TensorForm(("batch",), torch.int64)}
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
             return {"frames": self._sample_frames(batch, length), "lengths": sample_lengths(batch, length)}
 
-        part = PortableFunction("model", function, inputs, sample)
-        return Portable(self.model, (part,), (program, "frames"), {**self._file_settings(), **settings})
+        return ModelDescription(
+            self._described_input(), output, self.model, (TensorFunction("model", function, inputs, sample),),
+            self.model, (f"{PROGRAMS}.{program}", f"{PROGRAMS}.frames"), {**self._file_settings(), **settings},
+            data_set=data_set,
+        )  # fmt: skip
+
+    def _described_input(self) -> SeriesInput:
+        """Return what the model reads, for exporters."""
+        seen, reading = self.seen, self.recipe.reading()
+        columns = reading.series, reading.labels, reading.time, reading.group
+        sound = sound_features(reading.sound, round(seen.shape.rate)) if seen.shape.is_sound else None
+        return SeriesInput(
+            seen.mean, seen.deviation, seen.shape.columns, *columns, max_length=self.recipe.most_frames,
+            has_missing=reading.missing == "mean", sound=sound,
+        )  # fmt: skip
 
     @property
     def _frames_form(self) -> TensorForm:
@@ -221,3 +246,10 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
     """A batch as the model reads it."""
     return Frames(frames, mask_of(frames, lengths))
+
+
+def sound_features(sound: LogMel, rate: int) -> SoundFeatures:
+    """Return the log-mel features of sounds with this many samples per second, for exporters."""
+    size, step, points = framing(sound, rate)
+    bands = mel_triangles(sound.bands, points, rate, sound.lowest, sound.highest or rate / 2)
+    return SoundFeatures(rate, size, step, points, sound.floor, sound.reach, hann(size), bands)

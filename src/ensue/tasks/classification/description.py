@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -9,14 +10,23 @@ from torch import Tensor
 from ensue.models.classifier import Pooled
 from ensue.nn.layer import blank
 from ensue.tasks.classification.recipe import ClassificationData
-from ensue.tasks.contract.portable import Portable, PortableFunction, mask_of
+from ensue.tasks.contract.description import ClassOutput, ModelDescription, TensorFunction, mask_of
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords, WithOrigins
 from ensue.text.labels import Classes
 
 
-def portable(pipeline: WordPipeline, labels: Classes, data: ClassificationData) -> Portable:
-    """The model as one function. Texts that it reads in segments are read whole, which gives the same."""
+def describe(
+    pipeline: WordPipeline, labels: Classes, data: ClassificationData, data_set: Callable[[Any, Any], Any]
+) -> ModelDescription:
+    """Return the description of a classifier: one function. It reads at once what the model reads in segments.
+
+    Args:
+        pipeline: The classifier.
+        labels: Its labels.
+        data: The table of its recipe.
+        data_set: (recipe, run) to labeled texts.
+    """
     bag = pipeline.model.bag
     words = PortableWords(pipeline, keys=bag is not None)
 
@@ -51,11 +61,15 @@ def portable(pipeline: WordPipeline, labels: Classes, data: ClassificationData) 
         logits = model.logits_of(texts)
         return {"probabilities": model.probabilities(logits), "logits": logits}
 
-    function = PortableFunction("model", classified, words.inputs, words.sample)
+    function = TensorFunction("model", classified, words.inputs, words.sample)
     settings = words.settings() | {
         "classes": labels.to_json(),
         "most": data.max_tokens,
         "keep": data.keep,
         "pair": pipeline.model.pair,
     }
-    return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
+    return ModelDescription(
+        words.described(max_words=data.max_tokens, kept_end=data.keep, max_read=pipeline.recipe.most_read),
+        ClassOutput(labels), pipeline.model, (function,), words.model, ("classifier", *words.programs), settings,
+        words.tokenizers, data_set,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A model from sequence to sequence for export: the state after a source, and one step of the decoder."""
+"""The description of an encoder-decoder for exporters: the state after a source, and one step of the decoder."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from torch import Tensor
 
 from ensue.arguments import by_option_names
 from ensue.decode.search import BeamSearch
-from ensue.tasks.contract.portable import (
-    Portable,
-    PortableFunction,
+from ensue.tasks.contract.description import (
+    ModelDescription,
+    SourceInput,
     TensorForm,
+    TensorFunction,
+    TextOutput,
     mask_of,
     sample_lengths,
+    settings_of,
     state_forms,
     state_from,
     state_tensors,
 )
 from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS, SEARCH_TOKENS, most_rows
-from ensue.tasks.sequence_to_sequence.task import CHUNK, most_written
+from ensue.tasks.sequence_to_sequence.task import CHUNK, longest_read, most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.words.contextual import ContextualFeatures
@@ -39,18 +42,30 @@ from ensue.types import select_rows
 
 
 @torch.random.fork_rng(devices=[])  # samples are drawn
-def portable(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> Portable:
-    """The model as two functions. What a source is remembered by does not change; it is an input of each step."""
+def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> ModelDescription:
+    """Return the description: two functions. The memory of a source, which does not change, is an input of each step.
+
+    Args:
+        writer: The encoder-decoder.
+        coder: The tokenizers of both sides.
+        contextual: The layers of other runs that its encoder reads.
+    """
     both = WithOrigins(writer.model, contextual)
     origins = PortableOrigins(contextual, before=1)  # the source has ids of its own
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= tokenizers_of(origins.readings)
     programs = tuple(dict.fromkeys(("translator", "subwords", *programs_of(origins.readings))))
     functions = _functions(both, origins, coder.source.vocabulary_size)
-    return Portable(both, functions, programs, _settings(writer, coder, origins), tokenizers)
+    source = SourceInput(
+        coder.source, writer.num_texts, coder.names, BETWEEN_NAMES.pattern, coder.source_tokens,
+        longest_read(writer.recipe)[0],
+    )  # fmt: skip
+    output = TextOutput(coder.target, coder.copies, writer.ratio, MORE_TOKENS, settings_of(writer.search))
+    settings = _settings(writer, coder, origins)
+    return ModelDescription(source, output, writer.model, functions, both, programs, settings, tokenizers)
 
 
-def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) -> tuple[PortableFunction, ...]:
+def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) -> tuple[TensorFunction, ...]:
     """The encoder, from ids below `source_size` to a state, and the decoder's step."""
 
     def sources(batch: int, length: int) -> dict[str, Tensor]:
@@ -90,8 +105,8 @@ def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) ->
     }
     step = {"ids": TensorForm(("batch",), torch.int64), **state_forms(like, longer)}
     return (
-        PortableFunction("encoder", read, source, sources),
-        PortableFunction("decoder", stepped, step, steps),
+        TensorFunction("encoder", read, source, sources),
+        TensorFunction("decoder", stepped, step, steps),
     )
 
 

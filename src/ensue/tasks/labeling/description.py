@@ -1,7 +1,8 @@
-"""A tagger elsewhere: the best tags of sentences, and the scores that they follow from."""
+"""The description of a tagger for exporters: the best tags of sentences, and the scores behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from ensue.models.subword_encoder import beside
 from ensue.models.tag_heads import TagHead
-from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of
+from ensue.tasks.contract.description import ModelDescription, TagOutput, TensorForm, TensorFunction, mask_of
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable import PortableWords, WithOrigins
 from ensue.text.label_columns import TaggerLabels
@@ -23,9 +24,16 @@ SENTENCES = {
 """Where sentences are in rows of several: the numbers of their words, counted row by row over the padded batch."""
 
 
-def portable(pipeline: WordPipeline, labels: TaggerLabels, together: int) -> Portable:
-    """The model as one function, with the best path inside. Where sentences are read `together`, up to so many words,
-    a row of words has several of them, and the places of each are an input of its own.
+def describe(
+    pipeline: WordPipeline, labels: TaggerLabels, together: int, data_set: Callable[[Any, Any], Any]
+) -> ModelDescription:
+    """Return the description of a tagger: one function, with the best path inside.
+
+    Args:
+        pipeline: The tagger.
+        labels: The labels of its tags.
+        together: The most words of a row of several sentences, whose places are an input; 0: a row has one sentence.
+        data_set: (recipe, run) to labeled sentences.
     """
     words = PortableWords(pipeline, keys=pipeline.model.repeats)
 
@@ -47,8 +55,11 @@ def portable(pipeline: WordPipeline, labels: TaggerLabels, together: int) -> Por
         return given | _halves(given["lengths"]) if together else given
 
     settings = {**words.settings(), **tag_settings(pipeline.model.head, labels), "together": together}
-    function = PortableFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
-    return Portable(words.model, (function,), ("tagger", *words.programs), settings, words.tokenizers)
+    function = TensorFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
+    return ModelDescription(
+        words.described(), TagOutput(labels), pipeline.model, (function,), words.model, ("tagger", *words.programs),
+        settings, words.tokenizers, data_set,
+    )  # fmt: skip
 
 
 def _halves(lengths: Tensor) -> dict[str, Tensor]:

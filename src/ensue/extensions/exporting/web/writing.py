@@ -21,9 +21,20 @@ from ensue.extensions.exporting.c.writing import card_of, filled, license_in, na
 from ensue.extensions.exporting.exported import write_directory
 from ensue.inspection.markup import drawn, file_text
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.description import (
+    ClassOutput,
+    ModelDescription,
+    SeriesInput,
+    SourceInput,
+    TagOutput,
+    TextOutput,
+    TokenInput,
+    TokenOutput,
+    WordInput,
+)
 from ensue.version import VERSION, package_file, package_text
 
-PIECES = "extensions/exporting/c/pages"
+PIECES = "extensions/exporting/web/pages"
 OLDEST = (0, 14)
 """The version of ziglang from which on the C file is known to compile."""
 FLAGS = (
@@ -41,14 +52,14 @@ Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]
 
 
 class Page(NamedTuple):
-    """The part of a task: files beside this one, and the numbers of its HTML, which come from a pipeline.
+    """The files of one interface in the folder `pages`, and the numbers of its HTML, by the input of a description.
 
     `NAME.c` has the functions that WebAssembly exports, `NAME.js` the class `Model`, `NAME.d.ts` its types, `NAME.html`
     and `NAME.page.js` the page, `NAME.md` examples. Before them stand those that pages share, of the same kinds.
     """
 
     name: str
-    numbers: Callable[[Any], dict[str, Any]]
+    numbers: Callable[[Any], dict[str, Any]] = lambda _: {}
     shared: tuple[str, ...] = ()
 
     def pieces(self, ending: str, name: str) -> list[str]:
@@ -57,82 +68,92 @@ class Page(NamedTuple):
         return [_piece(file, name) for file in files if package_file(f"{PIECES}/{file}").is_file()]
 
 
-def _of_language(pipeline: Any) -> dict[str, Any]:
-    kind = pipeline.tokenizer.kind
+def _of_language(tokens: TokenInput) -> dict[str, Any]:
+    kind = tokens.tokenizer.kind
     return {
         "token": {"characters": "character", "bytes": "byte", "bpe": "subword"}.get(kind, "word"),
         "length": {"words": 60, "bpe": 120}.get(kind, 400),
     }
 
 
-def _examples(pipeline: Any) -> list[str]:
-    """A text for each field of an encoder–decoder: of characters that it knows, or a name."""
-    coder = pipeline.coder
-    known, names = coder.source.tokenizer, coder.source.names.symbols
+def _of_sources(sources: SourceInput) -> dict[str, Any]:
+    """Return an example for each field of an encoder–decoder: a text of known characters, or a name."""
+    known, names = sources.coder.tokenizer, sources.coder.names.symbols
     text = next((text for text in ("example", "EXAMPLE") if known.unknown_id not in known.encode(text)), "")
-    return [(names or [""])[0] if place in coder.names else text for place in range(pipeline.num_texts)]
+    places = range(sources.num_texts)
+    return {"examples": [(names or [""])[0] if place in sources.names else text for place in places]}
 
 
-def _of_series(pipeline: Any) -> dict[str, Any]:
-    shape, reading = pipeline.seen.shape, pipeline.recipe.reading()
-    others = [name for name in (reading.labels, reading.time, reading.group) if name]
+def _of_series(series: SeriesInput) -> dict[str, Any]:
+    others = [name for name in (series.label_column, series.time_column, series.group_column) if name]
     return {
-        "rate": round(shape.rate) if shape.is_sound else 0, "width": shape.width,
-        "table": {"names": shape.columns, "series": reading.series, "others": others},
+        "rate": 0 if series.sound is None else series.sound.rate, "width": len(series.mean),
+        "table": {"names": series.columns, "series": series.series_column, "others": others},
     }  # fmt: skip
 
 
-PAGES = {
-    "language-modeling": Page("language", _of_language),
-    "labeling": Page("tagging", lambda pipeline: {}, ("labels", "spans")),
-    "classification": Page("classes", lambda pipeline: {}, ("labels", "choice", "list")),
-    "frame-classification": Page("frame_classes", _of_series, ("labels", "choice", "list", "readers", "frames")),
-    "frame-labeling": Page("frame_tags", _of_series, ("labels", "spans", "list", "readers", "frames")),
-    "sequence-to-sequence": Page("transducing", lambda pipeline: {"examples": _examples(pipeline)}),
+PAGES: dict[tuple[type, type], Page] = {
+    (TokenInput, TokenOutput): Page("language", _of_language),
+    (WordInput, TagOutput): Page("tagging", shared=("labels", "spans")),
+    (WordInput, ClassOutput): Page("classes", shared=("labels", "choice", "list")),
+    (SeriesInput, ClassOutput): Page("frame_classes", _of_series, ("labels", "choice", "list", "readers", "frames")),
+    (SeriesInput, TagOutput): Page("frame_tags", _of_series, ("labels", "spans", "list", "readers", "frames")),
+    (SourceInput, TextOutput): Page("transducing", _of_sources),
 }
+"""The pages by the kinds of input and output of a description."""
 
 
-def export_web(run: RunDirectory, out: Path, *, precision: str = F32, overwrite: bool = False) -> list[str]:
-    """Writes a run as a page and a module, and returns lines about what was written. Matrices and tables are kept in
-    one of the `PRECISIONS`; what that changes is measured.
+def export_web(
+    run: RunDirectory, description: ModelDescription, out: Path, *, precision: str = F32, overwrite: bool = False
+) -> list[str]:
+    """Write a model as a page and a module, and return lines about the files.
 
-    Raises EnsueError for a run that cannot be printed as C, or without the package ziglang, and DataError for a
-    directory with other files.
+    Args:
+        run: The run of the model, for its card, messages and validation data.
+        description: The model.
+        out: The directory to write.
+        precision: One of the `PRECISIONS` of matrices and tables; its effect is measured.
+        overwrite: Whether files that ensue did not write may be replaced.
+
+    Raises:
+        EnsueError: The model cannot be printed as C, or the package ziglang is missing.
+        DataError: The directory has other files.
     """
     name = name_for(out)
-    page_of(run)
+    page_of(run, description)
     check_compiler()
-    contents, notes = page_files(run, name, compiled, precision)
+    contents, notes = page_files(run, description, name, compiled, precision)
     write_directory(out, contents, overwrite=overwrite)
     size = sum(map(len, contents.values()))
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
 
 
-def page_of(run: RunDirectory) -> Page:
-    """The page of a run's task. Raises EnsueError if it has none."""
-    if run.recipe.task not in PAGES:
+def page_of(run: RunDirectory, description: ModelDescription) -> Page:
+    """Return the page of a model. Raises EnsueError if there is none."""
+    page = PAGES.get((type(description.input), type(description.output)))
+    if page is None:
         have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
         raise EnsueError(f"{run.path}: a {run.recipe.what} has no page; {have}")
-    return PAGES[run.recipe.task]
+    return page
 
 
 def page_files(
-    run: RunDirectory, name: str, compile: Compile, precision: str = F32
+    run: RunDirectory, description: ModelDescription, name: str, compile: Compile, precision: str = F32
 ) -> tuple[dict[str, bytes], list[str]]:
-    """The files by name, and notes on the precision. Raises EnsueError for a run without a page or a C export."""
-    page, card, recipe = page_of(run), card_of(run), run.recipe
-    code, _, pipeline, notes = printed(run, name, precision=precision)
+    """Return the files by name, and notes. Raises EnsueError for a model without a page or a C export."""
+    page, card, recipe = page_of(run, description), card_of(run), run.recipe
+    code, _, notes = printed(run, description, name, precision=precision)
     script = module(code, name, page, compile)
     said: dict[str, Any] = {
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": license_in(card), "version": VERSION,
     }  # fmt: skip
     html = drawn(
-        "extensions/exporting/c/pages/page.html",
-        body=f"extensions/exporting/c/pages/{page.name}.html",
+        "extensions/exporting/web/pages/page.html",
+        body=f"extensions/exporting/web/pages/{page.name}.html",
         style=Markup(file_text("style.css")),
         script=Markup("".join([script, _piece("page.js", name), *page.pieces(".page.js", name)])),
         **said,
-        **page.numbers(pipeline),
+        **page.numbers(description.input),
     )
     types = {"exports": {".": {"types": f"./{name}.d.ts", "default": f"./{name}.js"}}, "types": f"./{name}.d.ts"}
     package = {"name": name.lower(), "version": "1.0.0", "type": "module", **types}
