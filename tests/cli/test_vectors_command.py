@@ -68,7 +68,7 @@ def test_a_format_that_is_not_known(refused: Callable[..., str], vectors: Path, 
 def test_they_are_no_graph(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
     said = refused("export", vectors, "--format", "onnx", "--out", tmp_path / "out")
-    assert said.endswith("models of this kind have no description for exporters")
+    assert said.endswith("models of this kind cannot be exported")
     assert not (tmp_path / "out").exists()
 
 

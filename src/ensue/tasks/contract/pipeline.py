@@ -79,7 +79,7 @@ class Pipeline(Shown, ABC):
 
     def describe(self) -> ModelDescription:
         """Return the description from which exporters write the model. Raises EnsueError for one that has none."""
-        raise EnsueError(f"{self.run}: models of this kind have no description for exporters")
+        raise EnsueError(f"{self.run}: models of this kind cannot be exported")
 
     def inspect_texts(self, *texts: str, **options: Any) -> Any:
         """`inspect` of the texts of one input, perhaps with a target behind them, and with `options` of the task."""

@@ -327,7 +327,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def describe(self) -> ModelDescription:
         if self.model.d_latent:
             kind = self.recipe.latent.kind
-            raise EnsueError(f"{self.run}: a model with latent variables ({kind}) has no description for exporters")
+            raise EnsueError(f"{self.run}: a model with latent variables ({kind}) cannot be exported")
         layers = _layers(self.model)
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
