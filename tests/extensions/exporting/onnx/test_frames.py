@@ -110,9 +110,7 @@ def test_a_model_of_the_next_frame_reads_in_pieces() -> None:
 
 @pytest.mark.parametrize("kind", ["storn", "vrnn"])
 def test_latent_variables_are_refused(kind: str) -> None:
-    with pytest.raises(
-        EnsueError, match=rf"runs/small: a model with latent variables \({kind}\) cannot be exported"
-    ):
+    with pytest.raises(EnsueError, match=rf"runs/small: a model with latent variables \({kind}\) cannot be exported"):
         frame_predictor(kind).describe()
 
 
