@@ -83,10 +83,8 @@ def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> No
     assert "Traceback" not in said.err
 
 
-def test_what_to_try_names_a_file_where_a_model_reads_or_writes_no_text() -> None:
+def test_what_to_try_is_quoted() -> None:
     assert first_use("language-modeling", Path("my run")) == "ensue generate 'my run'"
-    assert first_use("drawing", Path("run")) == "ensue generate run --out FILE"
-    assert first_use("frame-labeling", Path("run")) == "ensue predict run FILE"
     assert first_use("labeling", Path("run")) == "ensue predict run"
 
 

@@ -1,15 +1,13 @@
 """Pages under the pointer and the arrow keys of a real browser: what is shown is what is in the model."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ensue.extensions.frames.data.series import Series
 from ensue.inspection import Inspection
-from extensions.frames.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
 from inspection.browser import Browser, browsing
 from inspection.language_models import TEXT, model_of
 from inspection.small import classifier, masked, number, tagger, translator
@@ -98,20 +96,6 @@ def test_a_cell_of_a_tagger(browser: Browser, tmp_path: Path) -> None:
     assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"2"}
 
 
-def test_a_frame_by_the_keys_and_the_pointer(browser: Browser, tmp_path: Path) -> None:
-    inspection = frame_classifier().inspect(frames(12))
-    view = inspection.view
-    shown(browser, inspection, tmp_path)
-    press(browser, ".scroll", "HOME", "ARROW_RIGHT", "ARROW_RIGHT")
-    told = browser.text(".said").split(" · ")
-    assert told[0] == "frame 2"
-    assert [number(part.rsplit(" ", 1)[1]) for part in told[1:]] == pytest.approx(view.frames[2], rel=1e-4)
-    assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"2"}
-    assert len(browser.run("return [...document.querySelectorAll('.on')]")) > 4
-    browser.point('section:nth-of-type(3) g[data-t="7"] rect')
-    assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"7"}
-
-
 def test_a_word_of_a_classifier(browser: Browser, tmp_path: Path) -> None:
     inspection = classifier().inspect(WORDS)
     (view,) = inspection.view
@@ -170,10 +154,6 @@ MADE = {
     "pair": lambda: classifier(pair=True).inspect(("the Sea", "Ann saw")),
     "masked": lambda: masked().inspect("the [MASK] is a dog"),
     "translator": lambda: translator(**MODELS["copying"]).inspect(SOURCE),
-    "classifier of frames": lambda: frame_classifier(head={"pooling": ["attention", "max"]}).inspect(frames(30)),
-    "map": lambda: frame_predictor("vrnn", width=9).inspect(frames(30, 9)),
-    "image": lambda: frame_classifier(width=12).inspect(Series("x", frames(9, 12), colors=3)),
-    "tagger of frames": lambda: frame_tagger().inspect(Series("x", frames(30), ("DET",) * 30, per_frame=True)),
     "beside": lambda: model_of("lstm").inspect(TEXT).beside(model_of("gru").inspect(TEXT)),
 }
 
@@ -181,6 +161,10 @@ MADE = {
 @pytest.mark.parametrize("dark", [False, True])
 def test_everybody_can_use_the_pages(dark: bool, tmp_path: Path) -> None:
     with browsing(tmp_path / "browser", dark=dark) as browser:
-        for name, make in MADE.items():
-            shown(browser, make(), tmp_path)
-            assert browser.barriers() == [], name
+        check_accessible(browser, MADE, tmp_path)
+
+
+def check_accessible(browser: Browser, pages: Mapping[str, Callable[[], Inspection]], folder: Path) -> None:
+    for name, make in pages.items():
+        shown(browser, make(), folder)
+        assert browser.barriers() == [], name

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.recipe import Recipe, read_recipe, recipe_names
+from ensue.tasks import task_entry
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, words
@@ -102,7 +102,7 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
 
 def reads_frames(name: str) -> bool:
     """Whether a recipe is that of a model of frames."""
-    return isinstance(read_recipe(name), FramesRecipe)
+    return "frames.json" in task_entry(read_recipe(name).task).files
 
 
 def cut_down_in(folder: Path, name: str) -> Recipe:

@@ -12,8 +12,6 @@ import pytest
 
 import ensue
 from ensue.errors import DataError
-from ensue.extensions.frames.captioning.pipeline import CaptioningPipeline
-from ensue.extensions.frames.data.source import READERS
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import shared_files
@@ -130,50 +128,6 @@ def test_sentences_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     assert len(job("tag-lstm", path, group="id", valid_fraction=0.15).split.valid) == 5
 
 
-def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    rows = [("path", "caption")]
-    for n in range(20):
-        np.save(tmp_path / f"{n}.npy", generator.random((16, 16), np.float32))
-        rows += [(f"{n}.npy", f"caption {which} of image") for which in "abcde"]
-    found = job("caption-lstm", written(tmp_path / "captions.csv", rows, ","))
-    train, valid = (
-        {part.rows[row].tobytes() for row in range(len(part))} for part in (found.split.train, found.split.valid)
-    )
-    assert (len(train), len(valid), train & valid) == (18, 2, set())
-    assert "100 series are of 20 sources: 2 with 10 series are for validation, none is in both parts" in found.notes
-
-
-def speakers(folder: Path) -> dict[str, Any]:
-    """The same recordings of ten speakers as files, in a table of paths, and in one table of frames."""
-    generator = np.random.default_rng(0)
-    paths, table = [("path", "label", "speaker")], [("series", "speaker", "label", "x", "y")]
-    for n in range(20):
-        name, who, label = f"{'ab'[n % 2]}_s{n // 2}_{n}.npy", f"s{n // 2}", "ab"[n % 2]
-        values = generator.random((3, 2), np.float32)
-        np.save(folder / name, values)
-        paths.append((name, label, who))
-        table += [(str(n), who, label, str(x), str(y)) for x, y in values.tolist()]
-    return {
-        "pattern": (f"{folder}/*.npy", {"pattern": "{label}_{speaker}_{}.npy"}),
-        "paths": (written(folder / "paths.csv", paths, ","), {}),
-        "table": (written(folder / "frames.csv", table, ","), {}),
-    }
-
-
-def test_series_of_a_group_are_in_one_part(tmp_path: Path) -> None:
-    where = speakers(tmp_path)
-    for location, options in where.values():
-        found = job("classify-frames", location, group="speaker", **options)
-        assert (len(found.split.valid), len({*found.split.valid.groups})) == (2, 1)
-        assert not {*found.split.valid.groups} & {*found.split.train.groups}
-        assert found.split.train.rows.values.shape[1] == 2
-    with pytest.raises(
-        DataError, match=r'no group "spaeker"; data\.group names a column of a table of paths or of frames'
-    ):
-        job("classify-frames", where["paths"][0], group="spaeker")
-
-
 def test_one_group_leaves_nothing_for_validation(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"s {n}", f"t {n}", "x") for n in range(20))]
     found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
@@ -227,26 +181,6 @@ def test_a_tagger_of_an_earlier_ensue_splits_as_it_was_trained(tmp_path: Path) -
     assert [len(answer.words) for answer in ensue.load(tmp_path / "run").predict([decomposed])] == [2]
 
 
-def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("path", "caption")]
-    for n in range(4):
-        np.save(tmp_path / f"{n}.npy", np.random.default_rng(n).random((16, 16), np.float32))
-        rows += [(f"{n}.npy", f"caption {which} of image") for which in "ab"]
-    path, places = written(tmp_path / "captions.csv", rows, ","), list[Path]()
-    read = READERS["npy"]
-    monkeypatch.setitem(READERS, "npy", lambda place, reading: places.append(place) or read(place, reading))
-    settings = {"decoder.d_model": 8, "grid.channels": [4], "grid.halvings": 1}
-    found = job("caption-lstm", path, test=str(path), valid=str(path), settings=settings)
-    model, scored = found.build_model().eval(), list[Any]()
-    monkeypatch.setattr(CaptioningPipeline, "score_pairs", lambda self, items, **_: scored.append(items))
-    found.test(model)
-    assert len(places) == 3 * len(rows[1:])
-    found.pipeline(model).evaluate(path)
-    ours, theirs = ([(item.series.frames.tobytes(), item.targets) for item in items] for items in scored)
-    assert len(ours) == 4
-    assert ours == theirs
-
-
 def by_label(counts: dict[str, int], path: Path, *, times: int = 1) -> Path:
     """Texts sorted by their label, each so many times."""
     numbers = iter(range(sum(counts.values())))
@@ -298,16 +232,6 @@ def test_texts_of_several_labels_are_drawn_by_the_rarest(tmp_path: Path) -> None
     assert (found.split.valid.label_counts["rare"], found.split.train.label_counts["rare"]) == (1, 2)
 
 
-def test_series_are_drawn_by_class(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    paths = [("path", "label")]
-    for n in range(40):
-        np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
-        paths.append((f"{n}.npy", "rare" if n < 3 else "usual"))
-    found = job("classify-frames", written(tmp_path / "paths.csv", paths, ","))
-    assert found.split.valid.label_counts == {"rare": 1, "usual": 3}
-
-
 def test_a_part_is_drawn_alike_each_time_and_rows_and_sources_are_as_before(tmp_path: Path) -> None:
     path = by_label({"a": 60, "b": 40}, tmp_path / "a.tsv")
     parts = {
@@ -335,28 +259,26 @@ def test_a_run_that_was_drawn_without_classes_goes_on_so(tmp_path: Path) -> None
 
 
 def test_examples_of_both_parts_are_counted(tmp_path: Path) -> None:
-    """Of texts, pairs of texts, sentences, pairs and series; where parts are drawn apart there are none."""
-    generator = np.random.default_rng(0)
-    frames = [("path", "label")]
-    for n in range(12):
-        np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
-        frames.append((f"{n}.npy", "ab"[n % 2]))
-    np.save(tmp_path / "new.npy", generator.random((3, 2), np.float32))
+    """Of texts, pairs of texts and pairs; where parts are drawn apart there are none."""
     texts = [("text", "label"), *((f"text{n} is here", "ab"[n % 2]) for n in range(40))]
     couples = [("sentence1", "sentence2", "label"), *((f"a{n}", "b", "xy"[n % 2]) for n in range(40))]
     translations = [("source", "target"), *((f"a{n}", f"b{n}") for n in range(40))]
     tables = {
-        "classify-bag": ("texts", texts), "classify-pairs": ("texts", couples), "classify-frames": ("series", frames),
+        "classify-bag": ("texts", texts), "classify-pairs": ("texts", couples),
         "translate-lstm": ("pairs", translations),
     }  # fmt: skip
     for name, (examples, rows) in tables.items():
-        whole = written(tmp_path / f"{name}.csv", rows, ",")
-        new = ("new.npy", *rows[1][1:])
-        part = written(tmp_path / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
-        notes = job(name, whole, valid=str(part), test=str(part)).notes
-        for what in ("validation", "test"):
-            assert f"3 of 4 {examples} of the {what} data are in the training data, too" in notes, (name, notes)
-        assert not [note for note in job(name, whole).notes if "too" in note]
+        check_counts_of_both_parts(name, examples, rows, tmp_path)
+
+
+def check_counts_of_both_parts(name: str, examples: str, rows: Sequence[Sequence[str]], folder: Path) -> None:
+    whole = written(folder / f"{name}.csv", rows, ",")
+    new = ("new.npy", *rows[1][1:])
+    part = written(folder / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
+    notes = job(name, whole, valid=str(part), test=str(part)).notes
+    for what in ("validation", "test"):
+        assert f"3 of 4 {examples} of the {what} data are in the training data, too" in notes, (name, notes)
+    assert not [note for note in job(name, whole).notes if "too" in note]
 
 
 def test_sentences_of_both_parts_are_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import TrainingError
-from ensue.extensions.frames.frame_prediction.model import FramePredictor, SeriesNats
+from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.training.processes import Processes, packed, unpacked
 
 PLAIN = st.recursive(
@@ -47,7 +47,7 @@ def test_arrays_and_numbers_come_back() -> None:
     assert math.isnan(unpacked(packed(math.nan)))
 
 
-@pytest.mark.parametrize("value", [SeriesNats(np.zeros(1), 1.0, 2.0), Path("x"), {1: 2}, {3}, FramePredictor, b"x"])
+@pytest.mark.parametrize("value", [SentencePlaces(*[torch.zeros(1)] * 3), Path("x"), {1: 2}, {3}, Tagger, b"x"])
 def test_other_values_are_not_sent(value: Any) -> None:
     with pytest.raises(TypeError, match="is nothing that processes send to each other"):
         packed([value])

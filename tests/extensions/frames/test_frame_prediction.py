@@ -142,7 +142,7 @@ def test_what_is_generated_as_a_picture(runs: Path, tmp_path: Path) -> None:
     said = model.generate_into(tmp_path / "a.png", samples=30, frames=4)
     assert said == f"wrote 24 of 30 series of 4 frames to {tmp_path / 'a.png'}"
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert "1 series" in draw_series(tmp_path / "b.svg", [np.zeros((5, 9), np.float32)], given=2)
+    assert "1 series" in draw_series(tmp_path / "b.svg", [np.zeros((5, 9), np.float32)], prompt_frames=2)
     assert "<svg" in (tmp_path / "b.svg").read_text()
 
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import ensue
+from ensue.cli.training import first_use
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.extensions.frames.classification import build_frame_classifier
 from ensue.extensions.frames.data.readers import read_numpy
@@ -301,3 +302,8 @@ def test_a_header_as_python_2_wrote_it_is_read_in_silence(tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes().replace(b"(3, 5), }  ", b"(3L, 5L), }"))
     (series,) = read_numpy(path, SeriesOptions())
     assert series.frames.shape == (3, 5)
+
+
+def test_what_to_try_names_a_file_where_a_model_reads_or_writes_no_text() -> None:
+    assert first_use("drawing", Path("run")) == "ensue generate run --out FILE"
+    assert first_use("frame-labeling", Path("run")) == "ensue predict run FILE"

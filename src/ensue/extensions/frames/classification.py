@@ -74,8 +74,8 @@ def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str
     """The labels of a whole series. Raises DataError for a wrong number of them, or if its frames have several."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
-        found = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"
-        raise series.error(f"{found}; tag-frames learns a label for each frame")
+        problem = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"
+        raise series.error(f"{problem}; tag-frames learns a label for each frame")
     labels = tuple(part for name in names for part in (name.split(separator) if separator else [name]) if part)
     if len(labels) == 1 or multiple:
         return labels
@@ -168,8 +168,8 @@ class ClassifiedSeries(Classified):
         return f"{self.texts[0]}\t{' '.join(self.labels) or '-'}\t{self.probability:.4f}"
 
     def as_json(self) -> dict[str, Any]:
-        found = super().as_json()
-        return {"series": found.pop("texts")[0], **found}
+        values = super().as_json()
+        return {"series": values.pop("texts")[0], **values}
 
 
 class LabelsOfSeries(NamedTuple):
@@ -187,7 +187,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
 
     def predict(self, texts: Iterable[Any]) -> list[ClassifiedSeries]:
         """The labels of each series: an array (T, d), one of `source`, or samples (n,) at the training data's rate."""
-        return Answers(self.answers(self._given(texts)))
+        return Answers(self.answers(self._series_of(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for one, labels, probabilities in self.classify(series):
@@ -216,7 +216,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
         return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
 
     def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
-        for answer in self.classify(self._whole(location, encoding)):
+        for answer in self.classify(self._scored_series(location, encoding)):
             right = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, answer.probabilities, self.labels.chosen(answer.probabilities))
 
@@ -231,7 +231,7 @@ def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str,
     return {"probabilities": model.probabilities(logits), "logits": logits}
 
 
-MOST_INTEGRATED = 2_000
+MAX_INTEGRATED_FRAMES = 2_000
 """The most frames of a series whose integrated gradients are computed; of more it takes half a minute and longer."""
 
 
@@ -264,7 +264,7 @@ def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
         probabilities = model.probabilities(model.logits_of([pooled]))[0]
     label = int(probabilities.argmax())
     gradients = _gradients(model, reading, label)
-    is_long = len(series.frames) > MOST_INTEGRATED
+    is_long = len(series.frames) > MAX_INTEGRATED_FRAMES
     integrated = None if is_long else integrated_of(model, reading, [pooled], 0, label)
     with torch.inference_mode():
         return FrameClassifierView(
@@ -289,8 +289,8 @@ def _gradients(model: Classifier, reading: ReadFeatures, label: int) -> NDArray[
     def output(h: Tensor) -> Tensor:
         return log_odds(model, model.logits_of([Pooled(pooling(h, None).float(), reading.keys)]), label)
 
-    found = gradients_of(layers, reading.x, output)
-    contributions: NDArray[np.float64] = (found.inputs * reading.x[0].cpu().numpy()).sum(1)
+    gradients = gradients_of(layers, reading.x, output)
+    contributions: NDArray[np.float64] = (gradients.inputs * reading.x[0].cpu().numpy()).sum(1)
     return contributions
 
 
@@ -324,7 +324,7 @@ def series_sections(
         _bars(f"What each frame does for “{label}”", GRADIENTS.format(label), view.gradients, columns, "contribution"),
     ]
     if view.integrated is None:
-        note = f"Those of series of more than {MOST_INTEGRATED:,} frames are not computed."
+        note = f"Those of series of more than {MAX_INTEGRATED_FRAMES:,} frames are not computed."
         sections.append(Section.plain("Integrated gradients", "", note=note))
     else:
         drawing = bars(view.integrated.shares, columns, name="integrated gradients", what="share")

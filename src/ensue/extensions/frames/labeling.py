@@ -166,8 +166,8 @@ class TaggedSeries(Shown):
     def as_json(self) -> dict[str, Any]:
         """The prediction as JSON values."""
         shares = [round(share, 6) for share in self.probabilities]
-        found = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
-        others = {"probabilities": shares, "spans": found}
+        spans_json = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
+        others = {"probabilities": shares, "spans": spans_json}
         return {"series": self.series, "labels": self.labels, **{name: part for name, part in others.items() if part}}
 
 
@@ -180,10 +180,10 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
         a sound at the rate of the training data. With `confidence` each has the probability of its label.
         """
-        return Answers(self.answers(self._given(texts), in_full=confidence))
+        return Answers(self.answers(self._series_of(texts), in_full=confidence))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[TaggedSeries]:
-        return (found for _, found in self.label(series, confidence=in_full))
+        return (answer for _, answer in self.label(series, confidence=in_full))
 
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
         """A stream of series of any length with their labels, in order, in constant memory."""
@@ -196,9 +196,9 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
                     yield one, TaggedSeries(one.name, tuple(labels))
                     continue
                 sure = Confidence.of(self.labels, labels, posteriors[number])
-                said = spans(labels) if self.labels.has_spans else []
-                found = [FrameSpan(*span, share) for span, share in zip(said, sure.spans, strict=True)]
-                yield one, TaggedSeries(one.name, tuple(labels), tuple(sure.labels), tuple(found))
+                labeled = spans(labels) if self.labels.has_spans else []
+                span_answers = [FrameSpan(*span, share) for span, share in zip(labeled, sure.spans, strict=True)]
+                yield one, TaggedSeries(one.name, tuple(labels), tuple(sure.labels), tuple(span_answers))
 
     def inspect(self, series: Any) -> Inspection:
         """Look into the model with a series (a file's path, or as for `predict`), as numbers and as a page."""
@@ -213,8 +213,8 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
 
     def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
-        for one, found in self.label(self._whole(location, encoding)):
-            yield Judged.of(self.labels, frame_labels(one), list(found.labels))
+        for one, answer in self.label(self._scored_series(location, encoding)):
+            yield Judged.of(self.labels, frame_labels(one), list(answer.labels))
 
     def describe(self) -> ModelDescription:
         settings, output = tag_settings(self.model.head, self.labels), TagOutput(self.labels)
@@ -253,8 +253,8 @@ def view_series(model: Tagger, series: SeriesView, labels: Labels) -> FrameTagge
     """The view of a series."""
     frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
     x = model.features(frames)
-    found = view_tags(model, x, model.emissions(x, frames.keys, None), labels.tags.symbols)
-    return FrameTaggerView(**vars(series), **vars(found), said=tuple(labels.decode(found.path.tolist())))
+    decisions = view_tags(model, x, model.emissions(x, frames.keys, None), labels.tags.symbols)
+    return FrameTaggerView(**vars(series), **vars(decisions), said=tuple(labels.decode(decisions.path.tolist())))
 
 
 PROBABILITIES = "The probability of each tag at each frame."

@@ -73,16 +73,16 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
     return b"".join([b"\x89PNG\r\n\x1a\n", *packed])
 
 
-TALLEST, TALL = 18, 220
+MAX_ROW_HEIGHT, MAX_MAP_HEIGHT = 18, 220
 """Pixels of a row of a map, and of all rows of a large one."""
-MOST_NAMED = 12
+MAX_NAMED_ROWS = 12
 """The most rows of a map that have names, and the most numbers that are told of a frame."""
 BAR_HEIGHT = 110
-WIDE = 360
+MAX_IMAGE_SIDE = 360
 """The pixels that an image has room for, both ways."""
 PALE_TO_DARK = np.array([[253, 243, 205], [240, 150, 60], [178, 40, 90], [30, 20, 70]]) / 255
 COOL_TO_WARM = np.array([[28, 110, 190], [240, 240, 240], [220, 80, 10]]) / 255
-MISSING = np.array([150, 150, 150]) / 255
+MISSING_COLOR = np.array([150, 150, 150]) / 255
 
 
 def feature_map(
@@ -94,8 +94,8 @@ def feature_map(
     low, high = extent([shown])
     if signed:
         low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
-    side = max(1, min(TALLEST, TALL // len(rows)))
-    names = list(enumerate(rows)) if len(rows) <= MOST_NAMED else [(0, rows[0]), (len(rows) - 1, rows[-1])]
+    side = max(1, min(MAX_ROW_HEIGHT, MAX_MAP_HEIGHT // len(rows)))
+    names = list(enumerate(rows)) if len(rows) <= MAX_NAMED_ROWS else [(0, rows[0]), (len(rows) - 1, rows[-1])]
     return drawn(
         "extensions/frames/map.html", columns=columns, height=side * len(rows), name=name,
         address=data_address(_colored(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
@@ -135,12 +135,12 @@ def labels_over_time(
             runs.append((label, columns.lefts[start], columns.lefts[end] - columns.gap))
             start = end
         pieces.append(runs)
-    told = [
+    titles = [
         "\n".join([word, *(f"{kind} {labels[at]}" for kind, labels in rows.items())])
         for at, word in enumerate(columns.words)
     ]
     return drawn(
-        "extensions/frames/labels.html", columns=columns, kinds=list(rows), pieces=pieces, titles=told, colors=colors,
+        "extensions/frames/labels.html", columns=columns, kinds=list(rows), pieces=pieces, titles=titles, colors=colors,
         name=name,
     )  # fmt: skip
 
@@ -149,7 +149,7 @@ def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: s
     """An image whose rows are frames (T, d), with so many numbers for each pixel."""
     shown = values[: len(columns)].reshape(len(columns), -1, colors)
     tall, wide, _ = shown.shape
-    zoom = max(1.0, min(12.0, WIDE / max(tall, wide)))
+    zoom = max(1.0, min(12.0, MAX_IMAGE_SIDE / max(tall, wide)))
     return drawn(
         "extensions/frames/upright.html", columns=columns, address=data_address(shown), tall=tall * zoom,
         wide=wide * zoom, zoom=zoom, name=name,
@@ -160,23 +160,23 @@ def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> 
     """The colors (T, d, 3) of numbers between two."""
     scale = COOL_TO_WARM if signed else PALE_TO_DARK
     places = np.linspace(low, high if high > low else low + 1, len(scale))
-    found = np.stack([np.interp(values, places, of_color) for of_color in scale.T], axis=-1)
-    return np.where(np.isfinite(values)[..., None], found, MISSING).astype(np.float32)
+    colors = np.stack([np.interp(values, places, of_color) for of_color in scale.T], axis=-1)
+    return np.where(np.isfinite(values)[..., None], colors, MISSING_COLOR).astype(np.float32)
 
 
 def _titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
     """The numbers shown of each frame: all of them, or of many the least and the largest."""
-    told = []
+    titles = []
     for word, numbers in zip(columns.words, values, strict=True):
         some = list(range(len(rows)))
-        if len(rows) > MOST_NAMED:
+        if len(rows) > MAX_NAMED_ROWS:
             known = np.flatnonzero(np.isfinite(numbers))
             some = [int(known[numbers[known].argmin()]), int(known[numbers[known].argmax()])] if len(known) else []
-        told.append("\n".join([word, *(f"{rows[row]} {short(float(numbers[row]))}" for row in dict.fromkeys(some))]))
-    return told
+        titles.append("\n".join([word, *(f"{rows[row]} {short(float(numbers[row]))}" for row in dict.fromkeys(some))]))
+    return titles
 
 
-LONGEST = 10_000
+MAX_PAGE_FRAMES = 10_000
 """The most frames of a series for a page."""
 
 
@@ -201,8 +201,8 @@ class SeriesView:
     def of(cls, series: Series, *, features: tuple[str, ...] = (), seconds: float = 0.0) -> SeriesView:
         """The view of a series. Raises EnsueError for one that is too long for a page."""
         length = len(series.frames)
-        if length > LONGEST:
-            raise EnsueError(f"{series.name} has {length:,} frames; up to {LONGEST:,} can be looked into")
+        if length > MAX_PAGE_FRAMES:
+            raise EnsueError(f"{series.name} has {length:,} frames; up to {MAX_PAGE_FRAMES:,} can be looked into")
         names = series.columns or features
         return cls(series.name, series.frames, names, series.labels, series.per_frame, seconds, series.colors)
 
@@ -217,7 +217,7 @@ class SeriesView:
         return list(self.features) or [f"feature {number}" for number in range(self.frames.shape[1])]
 
 
-MOST_CURVES = 6
+MAX_CURVES = 6
 """The most features that are curves."""
 
 
@@ -228,7 +228,7 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
         about = "Each row of the image is a frame."
     else:
         drawing = curves_or_map(view.frames, columns, view.names, name="the series")
-        is_map = view.frames.shape[1] > MOST_CURVES
+        is_map = view.frames.shape[1] > MAX_CURVES
         about = "Each column is a frame, with the first feature at the bottom." if is_map else "A curve is a feature."
     if missing := int(np.isnan(view.frames).sum()):
         about += f" {missing:,} of {view.frames.size:,} values {'is' if missing == 1 else 'are'} missing."
@@ -239,6 +239,6 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
 
 def curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:
     """Numbers (T, d) for the frames: a few for each as curves, many as a map."""
-    if len(names) > MOST_CURVES:
+    if len(names) > MAX_CURVES:
         return feature_map(values, columns, names, name=name)
     return lines(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)

@@ -47,8 +47,8 @@ class Ranges:
     @property
     def deviation(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The standard deviation (d,)."""
-        found: np.ndarray[tuple[int], np.dtype[np.float64]] = np.sqrt(self._squares / np.maximum(1, self._count))
-        return found
+        deviation: np.ndarray[tuple[int], np.dtype[np.float64]] = np.sqrt(self._squares / np.maximum(1, self._count))
+        return deviation
 
 
 @dataclass
@@ -159,8 +159,8 @@ def _range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
     table = table_of("feature", "least", "mean", "deviation", "largest", "missing")
     mean, deviation = ranges.mean, ranges.deviation
     if not names:
-        whole = float(np.sqrt((deviation**2 + (mean - mean.mean()) ** 2).mean()))
-        rows = [("all", ranges.least.min(), mean.mean(), whole, ranges.most.max(), ranges.missing.sum())]
+        total_deviation = float(np.sqrt((deviation**2 + (mean - mean.mean()) ** 2).mean()))
+        rows = [("all", ranges.least.min(), mean.mean(), total_deviation, ranges.most.max(), ranges.missing.sum())]
     else:
         rows = list(zip(names, ranges.least, mean, deviation, ranges.most, ranges.missing, strict=True))
     for name, *numbers, missing in rows[:MOST_ROWS]:

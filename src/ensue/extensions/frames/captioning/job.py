@@ -69,10 +69,10 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
         target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)
         ids = (np.append(target.encode(caption), target.end_id) for caption in captions)
-        found = EncodedPairs.of_targets(sources, ids)
-        for row, length in zip(rows.tolist(), found.targets.lengths.tolist(), strict=True):
+        pairs = EncodedPairs.of_targets(sources, ids)
+        for row, length in zip(rows.tolist(), pairs.targets.lengths.tolist(), strict=True):
             check_caption(Series(str(row), data.rows[row]), length, self.recipe)
-        return found
+        return pairs
 
     def pipeline(self, model: TextModel) -> CaptioningPipeline:
         """The model at work."""

@@ -258,8 +258,8 @@ def captions_of(series: Series, separator: str) -> tuple[str, ...]:
     if not series.labels:
         advice = "data.labels names their column in a table of paths"
         raise series.error(f"{series.name}: no caption; {advice}")
-    (whole,) = series.labels
-    captions = tuple(part.strip() for part in (whole.split(separator) if separator else [whole]))
+    (text,) = series.labels
+    captions = tuple(part.strip() for part in (text.split(separator) if separator else [text]))
     if not all(captions):
         raise series.error(f"{series.name}: an empty caption")
     return captions

@@ -60,11 +60,11 @@ class CaptionView(OutputView):
     """β (T,); None for a decoder without a gate."""
 
 
-WIDE, TALL = 300, 220
+MAX_WIDTH, MAX_HEIGHT = 300, 220
 """The pixels that an image has room for."""
-LEAST = 0.02
+MIN_SHOWN_WEIGHT = 0.02
 """Weights below are not drawn."""
-STRONGEST = 0.75
+MAX_OPACITY = 0.75
 
 
 class Place(NamedTuple):
@@ -89,7 +89,7 @@ def _looks(view: CaptionView) -> Section:
             drawing = matrix(weights[:count, :MOST_SOURCE], view.output[:count], frames, name="attention", key="t")
         return Section("Where it looks", "extensions/frames/captioning/frames.html", {"drawing": drawing, "note": note})
     rows, columns, _ = view.image.shape
-    scale = min(WIDE / columns, TALL / rows)
+    scale = min(MAX_WIDTH / columns, MAX_HEIGHT / rows)
     shown: dict[str, Any] = {
         "address": data_address(view.image),
         "size": (columns, rows),
@@ -113,9 +113,9 @@ def places(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int,
     height, width = size[0] / grid[0], size[1] / grid[1]
     most = max(float(weights.max(initial=0.0)), 1e-9)
     return [
-        Place(column * width, row * height, width, height, float(weight), STRONGEST * float(weight) / most)
+        Place(column * width, row * height, width, height, float(weight), MAX_OPACITY * float(weight) / most)
         for (row, column), weight in np.ndenumerate(weights.reshape(grid))
-        if weight >= LEAST
+        if weight >= MIN_SHOWN_WEIGHT
     ]
 
 
@@ -154,9 +154,9 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def encoded(self, items: Sequence[tuple[Captioned, str]]) -> tuple[Sources, Ragged]:
         ids = [np.append(self.target.encode(text), self.target.end_id) for _, text in items]
-        for (item, _), found in zip(items, ids, strict=True):
+        for (item, _), target in zip(items, ids, strict=True):
             for recipe in self.recipes:
-                check_caption(item.series, len(found), recipe)
+                check_caption(item.series, len(target), recipe)
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
     def _checked(self, series: Series) -> Series:
@@ -165,16 +165,16 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def predict(self, texts: Iterable[Any]) -> list[Output]:
         """The caption of each image: an array of numbers (rows, columns · colors), or one of `source`."""
-        return Answers(output for _, output in self.answers(map(Captioned, self._given(texts))))
+        return Answers(output for _, output in self.answers(map(Captioned, self._series_of(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [self._json(item, output) for item, output in self.answers(map(Captioned, self._given(texts)))]
+        return [self._json(item, output) for item, output in self.answers(map(Captioned, self._series_of(texts)))]
 
     def _json(self, item: Captioned, output: Output) -> dict[str, Any]:
-        found = {"series": item.series.name, **output.as_json()}
+        values = {"series": item.series.name, **output.as_json()}
         if self.search.n_best > 1:
-            found["outputs"] = [each.as_json() for each in (output, *output.others)]
-        return found
+            values["outputs"] = [each.as_json() for each in (output, *output.others)]
+        return values
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
@@ -191,7 +191,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def score(self, image: Any, caption: str) -> float:
         """The surprisal -ln P(caption | image) in nats, the end included."""
-        (series,) = self._given([image])
+        (series,) = self._series_of([image])
         ((_, _, nats, _),) = self.surprisal([Captioned(series, (caption,))])
         return nats
 
@@ -203,14 +203,14 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         """The lines of `ensue score`: the nats of each caption, its tokens, the caption; or a JSON object."""
         for item, text, nats, tokens in self.surprisal(self._captioned(location, encoding)):
             if as_json:
-                found = {"series": item.series.name, "target": text, "nats": round(nats, 6), "tokens": tokens}
-                yield json.dumps(found, ensure_ascii=False)
+                values = {"series": item.series.name, "target": text, "nats": round(nats, 6), "tokens": tokens}
+                yield json.dumps(values, ensure_ascii=False)
             else:
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
     def _captioned(self, location: Location, encoding: str) -> Iterator[Captioned]:
         """Series with their captions. If a file comes several times in a row, these are captions of one image."""
-        for _, group in groupby(self._whole(location, encoding), key=lambda one: (one.name, one.place)):
+        for _, group in groupby(self._scored_series(location, encoding), key=lambda one: (one.name, one.place)):
             several = list(group)
             captions = (captions_of(one, self.recipe.data.separator) for one in several)
             yield Captioned(several[0], tuple(chain.from_iterable(captions)))

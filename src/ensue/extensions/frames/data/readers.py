@@ -104,12 +104,12 @@ def _loaded(path: Path) -> Arrays:
     try:
         with warnings.catch_warnings():  # of headers as Python 2 wrote them, which are read
             warnings.simplefilter("ignore", UserWarning)
-            found = np.load(io.BytesIO(content), allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return {"frames": found}
-        size = sum(member.file_size for member in found.zip.infolist())
+            loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"frames": loaded}
+        size = sum(member.file_size for member in loaded.zip.infolist())
         if size <= memory() / 2:
-            return {name: found[name] for name in found.files}
+            return {name: loaded[name] for name in loaded.files}
     except Exception as error:  # numpy's reader raises errors of many kinds for damaged files
         raise DataError(f"damaged, or no file of numpy ({error})", path) from None
     raise DataError(f"arrays of {size:,} bytes, more than half of this machine's memory", path)
@@ -146,8 +146,8 @@ def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
     """Raises DataError for a suffix that names no format of frames, and none of `others`."""
     known = (*WRITERS, *others)
     if path.suffix not in known:
-        said = f'frames are not written as "{path.suffix}"{nearest(path.suffix, known)}; known: {", ".join(known)}'
-        raise DataError(said, path)
+        message = f'frames are not written as "{path.suffix}"{nearest(path.suffix, known)}; known: {", ".join(known)}'
+        raise DataError(message, path)
 
 
 def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
@@ -161,10 +161,10 @@ def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] 
 
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-LABELS = (("images", "labels"), ("idx3", "idx1"))
+LABEL_FILE_NAMES = (("images", "labels"), ("idx3", "idx1"))
 """Parts of the name of a file of images, and the parts in their place in the name of its labels."""
-GRAY = {"1", "L", "LA", "La"}
-COLORED = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
+GRAY_MODES = {"1", "L", "LA", "La"}
+COLOR_MODES = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 
 
 def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
@@ -178,18 +178,18 @@ def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
         raise DataError(f"{labels.dtype} of the shape {labels.shape}; expected {len(images):,} whole numbers", beside)
     scale = 255 if images.dtype == np.uint8 else 1
     for number, image in enumerate(images):
-        own = () if labels is None else (str(int(labels[number])),)
+        label = () if labels is None else (str(int(labels[number])),)
         frames = as_vectors(image / scale, str(path))
-        yield Series(f"{path.name}[{number}]", frames, own, place=(str(path), None), colors=1)
+        yield Series(f"{path.name}[{number}]", frames, label, place=(str(path), None), colors=1)
 
 
 def labels_beside(path: Path) -> Path | None:
     """The file of labels that belongs to a file of images: `t10k-labels-idx1-ubyte` to `t10k-images-idx3-ubyte`."""
     name = path.name
-    for of_images, of_labels in LABELS:
+    for of_images, of_labels in LABEL_FILE_NAMES:
         name = name.replace(of_images, of_labels)
-    found = path.with_name(name)
-    return found if name != path.name and found.is_file() else None
+    beside = path.with_name(name)
+    return beside if name != path.name and beside.is_file() else None
 
 
 def _read_idx(path: Path) -> NDArray[Any]:
@@ -219,7 +219,11 @@ def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:
             warnings.simplefilter("error")  # of images so large that they may be meant to fill the memory
             image: Any = Image.open(io.BytesIO(content))
             mode = image.mode
-            pixels = np.asarray(image.convert("L" if mode in GRAY else "RGB")) if mode in GRAY | COLORED else None
+            pixels = (
+                np.asarray(image.convert("L" if mode in GRAY_MODES else "RGB"))
+                if mode in GRAY_MODES | COLOR_MODES
+                else None
+            )
     except Exception as error:  # Pillow raises errors of many kinds for damaged files
         reason = f" ({error})" if "<" not in str(error) else ""  # which names an object in memory
         raise DataError(f"damaged, or no image{reason}", path) from None
@@ -229,10 +233,10 @@ def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     yield Series(path.name, frames, place=(str(path), None), colors=1 if pixels.ndim == 2 else 3)
 
 
-MISSING = {"", "nan", "na", "n/a", "null", "none", "?"}
-LEAST_STEP = 1e-12
+MISSING_CELLS = {"", "nan", "na", "n/a", "null", "none", "?"}
+MIN_STEP_SECONDS = 1e-12
 """Seconds from a frame to the next, which may not be fewer."""
-EVEN = 0.01
+MAX_STEP_ERROR = 0.01
 """By which share of a step the time of a frame may be off."""
 
 
@@ -318,7 +322,7 @@ def _frame(line: int, cells: list[str], header: Header, path: Path) -> Frame:
 
 
 def _number(cell: str, name: str, path: Path, line: int) -> float:
-    if cell.lower() in MISSING:
+    if cell.lower() in MISSING_CELLS:
         return float("nan")
     try:
         return float(cell)
@@ -355,9 +359,9 @@ def _rate_of_table(frames: list[Frame], path: Path) -> float:
         return 0.0
     step = times[1] - times[0]
     for frame, before, time in zip(frames[1:], times, times[1:], strict=False):
-        if step < LEAST_STEP or abs(time - before - step) > EVEN * abs(step):
-            found = f"{time - before:g} after the frame before"
+        if step < MIN_STEP_SECONDS or abs(time - before - step) > MAX_STEP_ERROR * abs(step):
+            actual = f"{time - before:g} after the frame before"
             usual = f"{step:g}, as between the first two frames of the series"
-            expected = "a time above 0" if step < LEAST_STEP else usual
-            raise DataError(f"a gap in time: {found}; expected {expected}", path, frame.line)
+            expected = "a time above 0" if step < MIN_STEP_SECONDS else usual
+            raise DataError(f"a gap in time: {actual}; expected {expected}", path, frame.line)
     return 1 / step

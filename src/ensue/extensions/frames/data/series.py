@@ -96,7 +96,7 @@ def as_vectors(values: NDArray[Any], place: str) -> Vectors:
         return values.astype(np.float32)
 
 
-AT_ONCE = 65_536
+COUNTED_FRAMES = 65_536
 """Frames that are counted together."""
 
 
@@ -130,9 +130,9 @@ class FrameRows:
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if not places.size:
             return np.zeros((*places.shape, self.values.shape[1]), np.float32)
-        found: Vectors = self.values[places]
-        found[~real] = 0
-        return found
+        padded: Vectors = self.values[places]
+        padded[~real] = 0
+        return padded
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
         """Which places of `padded` are real; None if all of `among` are."""
@@ -147,7 +147,7 @@ class FrameRows:
 
 def moments(series: Iterable[Vectors]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The mean and the deviation (d,) of each feature, without missing values; 0 and 1 where there is nothing else."""
-    parts = [part[start : start + AT_ONCE] for part in series for start in range(0, len(part), AT_ONCE)]
+    parts = [part[start : start + COUNTED_FRAMES] for part in series for start in range(0, len(part), COUNTED_FRAMES)]
     counts = np.maximum(1, sum(np.isfinite(part).sum(0) for part in parts))
     mean = sum(np.nansum(part, 0, dtype=np.float64) for part in parts) / counts
     spread = np.sqrt(sum(np.nansum((part - mean) ** 2, 0) for part in parts) / counts)

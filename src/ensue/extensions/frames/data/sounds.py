@@ -20,8 +20,8 @@ from ensue.data.decoding import whole_bytes
 from ensue.errors import DataError
 from ensue.extensions.frames.data.series import LogMel, Series, SeriesOptions
 
-FRAMES_AT_ONCE = 4096
-MOST_WEIGHTS, MOST_NUMBERS = 1 << 26, 1 << 28
+MAX_BATCH_FRAMES = 4096
+MAX_WEIGHTS, MAX_NUMBERS = 1 << 26, 1 << 28
 """The most weights of bands, and the most features of a sound: half a gigabyte, and one. The head of a file may lie."""
 
 
@@ -35,7 +35,7 @@ def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str =
         raise DataError(f"{odd}; features.lowest and features.highest set them", place)
     size, step, points = framing(sound, rate)
     count = 1 + max(0, -(-(len(samples) - size) // step))
-    if size * sound.bands > MOST_WEIGHTS or count * sound.bands > MOST_NUMBERS:
+    if size * sound.bands > MAX_WEIGHTS or count * sound.bands > MAX_NUMBERS:
         odd = f"a rate of {rate:,} makes {count:,} frames of {size:,} samples, in {sound.bands:,} bands"
         raise DataError(f"{odd}, which is too much; features.window and features.step set them", place)
     padded = np.zeros((count - 1) * step + size, np.float32)
@@ -43,12 +43,12 @@ def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str =
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::step]
     window = hann(size)
     triangles = mel_triangles(sound.bands, points, rate, sound.lowest, highest)
-    found = np.empty((count, sound.bands), np.float32)
-    for start in range(0, count, FRAMES_AT_ONCE):
-        part = slice(start, start + FRAMES_AT_ONCE)
+    features = np.empty((count, sound.bands), np.float32)
+    for start in range(0, count, MAX_BATCH_FRAMES):
+        part = slice(start, start + MAX_BATCH_FRAMES)
         power = np.abs(np.fft.rfft(frames[part] * window, points)) ** 2 / size
-        found[part] = np.log(np.maximum(power @ triangles.T, sound.floor))
-    return np.maximum(found - found.max(), np.float32(-sound.reach)) if sound.top_db else found
+        features[part] = np.log(np.maximum(power @ triangles.T, sound.floor))
+    return np.maximum(features - features.max(), np.float32(-sound.reach)) if sound.top_db else features
 
 
 def framing(sound: LogMel, rate: int) -> tuple[int, int, int]:
@@ -59,8 +59,8 @@ def framing(sound: LogMel, rate: int) -> tuple[int, int, int]:
 
 def hann(size: int) -> NDArray[np.float32]:
     """The window of Hann (size,) that is periodic."""
-    found: NDArray[np.float32] = np.hanning(size + 1)[:-1].astype(np.float32)
-    return found
+    window: NDArray[np.float32] = np.hanning(size + 1)[:-1].astype(np.float32)
+    return window
 
 
 @lru_cache(maxsize=8)

@@ -61,10 +61,10 @@ def by_pattern(paths: Sequence[Path], reading: SeriesOptions) -> Iterator[Labele
     pattern = reading.pattern
     expression = compiled(pattern, reading.group)
     for path in paths:
-        found = expression.fullmatch(path.name) or expression.fullmatch(path.name.split(".")[0])
-        if found is None:
+        match = expression.fullmatch(path.name) or expression.fullmatch(path.name.split(".")[0])
+        if match is None:
             raise DataError(f"the name does not fit the pattern {pattern}", path)
-        yield LabeledPath(path, found["label"], group=found.groupdict().get("group", ""))
+        yield LabeledPath(path, match["label"], group=match.groupdict().get("group", ""))
 
 
 def compiled(pattern: str, group: str = "") -> re.Pattern[str]:
@@ -167,10 +167,10 @@ class FrameSource:
     def __iter__(self) -> Iterator[Series]:
         if self.number is None:
             return self._all()
-        found = list(islice(self._all(), self.number, self.number + 1))
-        if not found:
+        series = list(islice(self._all(), self.number, self.number + 1))
+        if not series:
             raise DataError(f"no series number {self.number}", self.location)
-        return iter(found)
+        return iter(series)
 
     def _all(self) -> Iterator[Series]:
         for member in self._members:
@@ -198,7 +198,7 @@ class FrameSource:
             )
         if shape.columns and series.columns and series.columns != shape.columns:
             raise series.error(f"columns {', '.join(series.columns)}; expected {', '.join(shape.columns)}")
-        if shape.rate and series.rate and abs(series.rate - shape.rate) > readers.EVEN * shape.rate:
+        if shape.rate and series.rate and abs(series.rate - shape.rate) > readers.MAX_STEP_ERROR * shape.rate:
             raise series.error(
                 f"{series.name}: a rate of {series.rate:,g}; expected {shape.rate:,g}, as in {shape.first}"
             )
@@ -208,10 +208,10 @@ class FrameSource:
 
 def numbered(location: str) -> tuple[str, int | None]:
     """The file and the number in `FILE[n]`; else the location, and None."""
-    found = None if Path(location).exists() else NUMBERED.fullmatch(location)
-    if found is None or not Path(found[1]).is_file():
+    match = None if Path(location).exists() else NUMBERED.fullmatch(location)
+    if match is None or not Path(match[1]).is_file():
         return location, None
-    return found[1], int(found[2])
+    return match[1], int(match[2])
 
 
 def _check_numbers(series: Series, reading: SeriesOptions) -> None:
@@ -229,7 +229,7 @@ def _check_numbers(series: Series, reading: SeriesOptions) -> None:
 
 def kind_of(path: Path) -> str:
     """The reader of a file, by its name. Raises DataError for a name that says nothing."""
-    if found := frames_in(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
-        return found
+    if kind := frames_in(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
+        return kind
     known = ", ".join([*FRAME_SUFFIXES, *sorted(FRAME_TABLES)])
     raise DataError(f"no file of frames by its name; expected {known}, or idx", path)

@@ -37,7 +37,7 @@ from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.types import Loss, State
 
-LEAST = 1e-2
+MIN_PIXEL = 1e-2
 """The least probability of a pixel on the first canvas, and of its opposite."""
 
 
@@ -164,18 +164,18 @@ class Painter(nn.Module):
     @torch.no_grad()
     def begin_with(self, mean: Float[Tensor, "H PW"]) -> None:
         """Makes the first canvas the mean of the training images, whose pixels are from 0 to 1."""
-        self.first_canvas.copy_(mean.clamp(LEAST, 1 - LEAST).logit())
+        self.first_canvas.copy_(mean.clamp(MIN_PIXEL, 1 - MIN_PIXEL).logit())
 
     def forward(self, x: Float[Tensor, "B H PW"], noise: Float[Tensor, "B T d_latent"]) -> Bound:
         """The bound of each image, for draws `z = μ + σ ε` with the ε of `noise`, from N(0, 1)."""
         state = self._begin(len(x))._replace(encoder=self.encoder.init_state(len(x)))
-        found = []
+        posteriors = []
         for epsilon in noise.unbind(1):
             read = self.reader(torch.cat([x, x - state.canvas.sigmoid()], 2), state.h)
             e, encoder = self.encoder.step(torch.cat([read, state.h], 1), state.encoder)
-            found.append(q := Gaussian(*self.posterior(e).chunk(2, 1)))
+            posteriors.append(q := Gaussian(*self.posterior(e).chunk(2, 1)))
             state = self.paint(q.at(epsilon), state)._replace(encoder=encoder)
-        q = Gaussian(*(torch.stack(parts, 1).to(noise.dtype) for parts in zip(*found, strict=True)))
+        q = Gaussian(*(torch.stack(parts, 1).to(noise.dtype) for parts in zip(*posteriors, strict=True)))
         reconstruction = F.binary_cross_entropy_with_logits(state.canvas, x, reduction="none").sum((1, 2))
         return Bound(reconstruction, q.divergence(), -reconstruction - q.ratio(q.at(noise)).sum(1))
 
@@ -187,11 +187,11 @@ class Painter(nn.Module):
     def canvases(self, noise: Float[Tensor, "B T d_latent"]) -> Float[Tensor, "B T H PW"]:
         """The probabilities of the pixels after each stroke, painted from draws `noise` of N(0, 1) alone."""
         state = self._begin(len(noise))
-        found = []
+        canvases = []
         for z in noise.unbind(1):
             state = self.paint(z, state)
-            found.append(state.canvas.sigmoid())
-        return torch.stack(found, 1)
+            canvases.append(state.canvas.sigmoid())
+        return torch.stack(canvases, 1)
 
     def _begin(self, rows: int) -> PaintState:
         return PaintState(
@@ -255,7 +255,7 @@ def images_of(
     series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
 ) -> Images | None:
     """Series as images; None for no series. Raises DataError as `read_images`."""
-    found: list[Pixels] = []
+    pixels: list[Pixels] = []
     groups: list[str] = []
     first = "the training data"
     for one in series:
@@ -263,10 +263,10 @@ def images_of(
             rows, width = one.frames.shape
             check_image(one, colors=colors, key="canvas.colors")
             size, first = ImageSize(rows, width // colors, colors), one.name
-        found.append(_checked(one, size, first))
+        pixels.append(_checked(one, size, first))
         if group:
             groups.append(one.named_group(group))
-    return None if size is None or not found else Images(np.stack(found), size, tuple(groups))
+    return None if size is None or not pixels else Images(np.stack(pixels), size, tuple(groups))
 
 
 def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
@@ -275,8 +275,8 @@ def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
     if series.channels:
         raise series.error(f"{series.name}: a sound; expected images")
     if values.shape != size.shape:
-        found, wanted = (f"{rows} × {width // size.colors}" for rows, width in (values.shape, size.shape))
-        raise series.error(f"{series.name}: an image of {found}; expected {wanted}, as in {first}")
+        actual, expected = (f"{rows} × {width // size.colors}" for rows, width in (values.shape, size.shape))
+        raise series.error(f"{series.name}: an image of {actual}; expected {expected}, as in {first}")
     wrong = values[~((values >= 0) & (values <= 1))]  # NaN too
     if wrong.size:
         raise series.error(f"{series.name}: a pixel of {wrong[0]:g}; expected values from 0 to 1")
@@ -303,7 +303,7 @@ def binarized(images: Images, how: str) -> Images:
     return replace(images, pixels=np.stack(drawn))
 
 
-AT_ONCE = 250
+MAX_BATCH_ROWS = 250
 """The images, or draws for them, that are scored together."""
 
 
@@ -354,7 +354,7 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
         return torch.stack([bound.reconstruction, bound.divergence.sum(1), bound.weight]).double().cpu()
 
     with evaluating(model):
-        batches = [rows[first : first + AT_ONCE] for first in rows[::AT_ONCE]]
+        batches = [rows[first : first + MAX_BATCH_ROWS] for first in rows[::MAX_BATCH_ROWS]]
         reconstruction, divergence, weight = torch.cat(list(spread(scored, batches)), 1)
     scores = NamedScores(
         nats_per_image=float((reconstruction + divergence).mean()),
@@ -442,8 +442,8 @@ class DrawingJob(Job[Painter]):
     @property
     def data(self) -> str:
         train, valid = self.split.train, self.split.valid
-        kept = f"{len(valid):,} for validation" if valid else "none for validation"
-        return f"{len(train):,} images of {train.size}, {kept}"
+        held_out = f"{len(valid):,} for validation" if valid else "none for validation"
+        return f"{len(train):,} images of {train.size}, {held_out}"
 
     @property
     def notes(self) -> list[str]:

@@ -93,14 +93,14 @@ def view_painting(model: Painter, pixels: Pixels) -> PaintingView:
 def _windows(part: torch.nn.Module, fives: list[Tensor]) -> list[PlacedWindow]:
     if not isinstance(part, WindowReader | WindowWriter) or not fives:
         return []
-    found, reach = part.window.placed(torch.cat(fives)), part.window.size - 1
-    columns = found.center[:, 0], found.center[:, 1], reach * found.stride, found.variance.sqrt(), found.intensity
+    placed, reach = part.window.placed(torch.cat(fives)), part.window.size - 1
+    columns = placed.center[:, 0], placed.center[:, 1], reach * placed.stride, placed.variance.sqrt(), placed.intensity
     return [PlacedWindow(*numbers) for numbers in torch.stack(columns, 1).tolist()]
 
 
-MOST_GLIMPSES = 64
+MAX_SHOWN_GLIMPSES = 64
 """The most glimpses that are drawn."""
-ROOM = 120
+MAX_IMAGE_PIXELS = 120
 """The pixels of the longer side of an image."""
 
 
@@ -127,7 +127,7 @@ class Glimpse(NamedTuple):
 def painting_sections(view: PaintingView, number: int) -> list[Section]:
     """The sections of an image, which is the one of that number on the page."""
     rows, columns, _ = view.image.shape
-    count, scale = min(len(view.canvases), MOST_GLIMPSES), ROOM / max(rows, columns)
+    count, scale = min(len(view.canvases), MAX_SHOWN_GLIMPSES), MAX_IMAGE_PIXELS / max(rows, columns)
     glimpses = [
         Glimpse(
             float(view.divergence[time]),
@@ -164,11 +164,11 @@ def _cut(middle: float, half: float, length: int, line: float) -> tuple[float, f
     return first, last - first
 
 
-AT_ONCE = 100
+MAX_BATCH_SAMPLES = 100
 """The images that are painted together."""
-MOST_DRAWS = 100_000
+MAX_DRAWS = 100_000
 """The most samples, and the most draws for an image."""
-MOST_SHOWN = 4
+MAX_SHOWN_IMAGES = 4
 """The most images that a page shows."""
 
 
@@ -197,15 +197,15 @@ class DrawingPipeline(Pipeline):
     @torch.inference_mode()
     def _canvases(self, samples: int, seed: int, strokes: Sequence[int]) -> NDArray[np.float32]:
         """`paint` after some of the strokes."""
-        check_whole("samples", samples, 1, MOST_DRAWS)
+        check_whole("samples", samples, 1, MAX_DRAWS)
         check_whole("seed", seed, 0, 2**63 - 1)
         size, device = self.model.size, device_of(self.model)
         check_generated(samples * len(strokes) * size.pixels)
-        found = []
-        for first in range(0, samples, AT_ONCE):
-            noise = noise_of(self.model, range(first, min(first + AT_ONCE, samples)), device, seed=seed)
-            found.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
-        canvases = as_colors(np.concatenate(found).reshape(-1, *size.shape), size)
+        batches = []
+        for first in range(0, samples, MAX_BATCH_SAMPLES):
+            noise = noise_of(self.model, range(first, min(first + MAX_BATCH_SAMPLES, samples)), device, seed=seed)
+            batches.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
+        canvases = as_colors(np.concatenate(batches).reshape(-1, *size.shape), size)
         canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
         return canvases if size.colors > 1 else canvases[..., 0]
 
@@ -234,7 +234,7 @@ class DrawingPipeline(Pipeline):
     def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
         """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
         location = one_location(location, "the data")
-        check_whole("draws", draws, 1, MOST_DRAWS)
+        check_whole("draws", draws, 1, MAX_DRAWS)
         images = read_images(location, colors=self.model.size.colors, encoding=encoding, size=self.model.size)
         return score_painter(self.model, binarized(images, self.recipe.data.binarize), draws=draws)
 
@@ -246,8 +246,7 @@ class DrawingPipeline(Pipeline):
         """How the model reads and paints images, glimpse by glimpse: the first few of a file, a folder or a glob, or of
         a list of arrays (rows, columns · colors).
         """
-        given = self._images(images)
-        shown = binarized(given, self.recipe.data.binarize)
+        shown = binarized(self._images(images), self.recipe.data.binarize)
         views = [view_painting(self.model, pixels) for pixels in shown.pixels]
         title = clipped(str(images), TITLE) if isinstance(images, str | Path) else "images"
         sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
@@ -257,16 +256,16 @@ class DrawingPipeline(Pipeline):
         """The first few images of a caller. Raises EnsueError for numbers that are none."""
         size: ImageSize = self.model.size
         if isinstance(images, str | Path):
-            return read_images(str(images), colors=size.colors, size=size, most=MOST_SHOWN)
+            return read_images(str(images), colors=size.colors, size=size, most=MAX_SHOWN_IMAGES)
         try:
-            arrays = [as_vectors(np.asarray(image), "") for image in images[:MOST_SHOWN]]
+            arrays = [as_vectors(np.asarray(image), "") for image in images[:MAX_SHOWN_IMAGES]]
             series = [Series(f"image {number}", array.reshape(len(array), -1)) for number, array in enumerate(arrays)]
         except (TypeError, ValueError, DataError):
             series = []
-        found = images_of(series, colors=size.colors, size=size)
-        if found is None:
+        read = images_of(series, colors=size.colors, size=size)
+        if read is None:
             raise EnsueError(f"expected a path, or a list of arrays of numbers ({size.rows}, {size.shape[1]})")
-        return found
+        return read
 
     def protocol(self, scores: Any) -> str:
         how = {
@@ -283,7 +282,7 @@ class DrawingPipeline(Pipeline):
 
 STILL = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tiff")
 ANIMATED = (".gif", ".apng")
-SECONDS, LAST = 4.0, 2.0
+ANIMATION_SECONDS, LAST_FRAME_SECONDS = 4.0, 2.0
 """The length of an animation, and how long its end stands."""
 SCALE = 3
 """The side of a pixel in the picture."""
@@ -300,12 +299,12 @@ def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
     """
     count, times, *_ = canvases.shape
     side = math.ceil(math.sqrt(count))
-    said = f"wrote {path}: {count:,} sample{'s' if count > 1 else ''}"
+    line = f"wrote {path}: {count:,} sample{'s' if count > 1 else ''}"
     if is_animated(path):
         _save(path, [tiled(canvases[:, time], columns=side) for time in range(times)])
-        return f"{said}, painted in {times:,} frames"
+        return f"{line}, painted in {times:,} frames"
     _save(path, [tiled(canvases.reshape(-1, *canvases.shape[2:]), columns=side if times == 1 else times)])
-    return said if times == 1 else f"{said}, a row for each, at {times:,} times"
+    return line if times == 1 else f"{line}, a row for each, at {times:,} times"
 
 
 def tiled(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
@@ -327,7 +326,9 @@ def _save(path: Path, pictures: list[NDArray[np.uint8]]) -> None:
     first, *others = (Image.fromarray(picture) for picture in pictures)
     animation: dict[str, Any] = {}
     if is_animated(path):
-        durations = [max(20, round(1000 * SECONDS / len(pictures)))] * len(others) + [round(1000 * LAST)]
+        durations = [max(20, round(1000 * ANIMATION_SECONDS / len(pictures)))] * len(others) + [
+            round(1000 * LAST_FRAME_SECONDS)
+        ]
         animation = {"save_all": True, "append_images": others, "duration": durations, "loop": 0}
     with written(path) as partial:
         first.save(partial, Image.registered_extensions()[path.suffix.lower()], **animation)

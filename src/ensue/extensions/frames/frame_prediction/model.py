@@ -159,12 +159,12 @@ class StochasticReader(PlainReader):
         count, length, _ = draws.shape
         before, z, state = _before(x), self._posterior(x).at(noise), self.layers.init_state(1)
         first = torch.zeros(count, dtype=torch.int64, device=x.device)
-        found = []
+        features = []
         for t in range(length):
             drawn = torch.cat((before[:, t].expand(count, -1), draws[:, t]), dim=-1)
-            found.append(self.layers.step(drawn, select_rows(state, first))[0])
+            features.append(self.layers.step(drawn, select_rows(state, first))[0])
             _, state = self.layers.step(torch.cat((before[:, t], z[:, t]), dim=-1), state)
-        return torch.stack(found, dim=1)
+        return torch.stack(features, dim=1)
 
 
 class VariationalReader(FrameReader):
@@ -247,8 +247,8 @@ class FramePredictor(nn.Module):
 
     def loss(self, frames: Frames) -> Loss:
         """The bound on all frames, with latent variables drawn as the step's rows."""
-        found = self(frames, normal((*frames.shape, self.d_latent), device=frames.values.device))
-        return Loss((found.nats + found.divergence).sum(), frames.num_real)
+        cost = self(frames, normal((*frames.shape, self.d_latent), device=frames.values.device))
+        return Loss((cost.nats + cost.divergence).sum(), frames.num_real)
 
     def read(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> ReaderState:
         """The state after the frames of each row."""
@@ -262,8 +262,8 @@ class FramePredictor(nn.Module):
         features; with latent variables one for each of N draws from their prior.
         """
         x = self.features.normalized(frames.values)
-        found: Mixture = self.head(self.reader.imagined(x, noise, draws))
-        return found
+        mixture: Mixture = self.head(self.reader.imagined(x, noise, draws))
+        return mixture
 
     def next(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Mixture, ReaderState]:
         """The distribution of the next frame, of normalized features, and what `reader.close` needs with it."""
@@ -295,7 +295,7 @@ def _reader(encoder: EncoderSpecification, latent: LatentSpecification, d: int) 
     return PlainReader(build_encoder(encoder, d_in=d))
 
 
-READ_FRAMES, READ_SERIES = 4_096, 256
+MAX_BATCH_FRAMES, MAX_BATCH_SERIES = 4_096, 256
 """The most frames and series in a batch outside of training."""
 
 
@@ -316,7 +316,7 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
     The draws of a series follow from its frames, so they are the same whatever else is scored with it.
     """
     device = device_of(model)
-    found: list[SeriesNats | None] = [None] * len(rows)
+    by_series: list[SeriesNats | None] = [None] * len(rows)
 
     def scored(chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[tuple[Any, ...]]]:
         frames = frames_of(rows, chosen, device)
@@ -334,10 +334,12 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
         ]
 
     with evaluating(model):
-        for chosen, costs in spread(scored, by_length(rows.lengths, batch_size=READ_SERIES, batch_tokens=READ_FRAMES)):
+        for chosen, costs in spread(
+            scored, by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES)
+        ):
             for row, cost in zip(chosen.tolist(), costs, strict=True):
-                found[row] = SeriesNats(*cost)
-    return [cost for cost in found if cost is not None]
+                by_series[row] = SeriesNats(*cost)
+    return [cost for cost in by_series if cost is not None]
 
 
 def _cost(model: FramePredictor, frames: Frames, sources: list[SeriesNoise]) -> list[NDArray[np.float64]]:
@@ -368,11 +370,11 @@ class FrameScores(Scores):
         return self.total_nats / self.frames
 
     def as_json(self) -> dict[str, float | int | None]:
-        found = {"nats_per_frame": finite(self.nats_per_frame), "frames": self.frames, "series": self.series}
+        values = {"nats_per_frame": finite(self.nats_per_frame), "frames": self.frames, "series": self.series}
         for name, total in (("divergence", self.divergence), ("importance_nats", self.importance)):
             if total is not None:
-                found[f"{name}_per_frame"] = finite(total / self.frames)
-        return found
+                values[f"{name}_per_frame"] = finite(total / self.frames)
+        return values
 
     def summary(self) -> str:
         bound = (
@@ -405,7 +407,7 @@ def free_running(
     device = device_of(model)
     generator = torch.Generator(device)
     generator.seed() if seed is None else generator.manual_seed(int(seed))
-    found = np.empty((samples, frames, begin.shape[1]), np.float32)
+    series = np.empty((samples, frames, begin.shape[1]), np.float32)
     scale, shift = (part.cpu().numpy() for part in (model.features.deviation, model.features.mean))
     with evaluating(model):
         state = model.reader.init_state(samples)
@@ -417,8 +419,8 @@ def free_running(
             density, opened = model.next(temperature * noise, state)
             x = density.draw(temperature=temperature, generator=generator)
             state = model.reader.close(x, opened)
-            found[:, number] = x.cpu().numpy() * scale + shift
-    return found
+            series[:, number] = x.cpu().numpy() * scale + shift
+    return series
 
 
 @torch.inference_mode()
@@ -430,7 +432,7 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
     shape = len(rows), rows.values.shape[1]
     means, deviations = np.empty(shape), np.empty(shape)
     with evaluating(model):
-        for chosen in by_length(rows.lengths, batch_size=READ_SERIES, batch_tokens=READ_FRAMES):
+        for chosen in by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES):
             state = _state_after(model, rows, chosen.tolist())
             noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
             moments = [model.next(torch.from_numpy(one).to(device), state)[0].moments() for one in noise.swapaxes(0, 1)]
@@ -459,26 +461,30 @@ def over_draws(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Mo
 
 
 PICTURES = (".png", ".svg", ".pdf")
-MOST_CURVES, MOST_SERIES = 8, 24
+MAX_DRAWN_CURVES, MAX_DRAWN_SERIES = 8, 24
 """The most features that are curves, and the most series that are drawn."""
 
 
-def draw_series(path: Path, series: Sequence[Vectors], *, given: int, columns: Sequence[str] = ()) -> str:
-    """Draws the first series below each other, with a line behind the `given` frames that they begin with. Returns what
-    was drawn.
+def draw_series(path: Path, series: Sequence[Vectors], *, prompt_frames: int, columns: Sequence[str] = ()) -> str:
+    """Draw the first series below each other, with a line behind their first `prompt_frames` frames.
+
+    Returns:
+        The number of series that are drawn, as a text.
     """
-    shown = series[:MOST_SERIES]
+    shown = series[:MAX_DRAWN_SERIES]
     least, most = min(float(one.min()) for one in shown), max(float(one.max()) for one in shown)
     with picture(path, (7, 0.6 + 1.2 * len(shown))) as figure:
         for axes, frames in zip(figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0], shown, strict=True):
-            if frames.shape[1] <= MOST_CURVES:
+            if frames.shape[1] <= MAX_DRAWN_CURVES:
                 axes.plot(frames, linewidth=1)
                 axes.set_ylim(least, most)
             else:
                 axes.imshow(frames.T, origin="lower", aspect="auto", vmin=least, vmax=most, interpolation="nearest")
-            if given:
-                axes.axvline(given - 0.5, color="white" if frames.shape[1] > MOST_CURVES else "gray", linestyle="--")
-        if columns and len(columns) <= MOST_CURVES:
+            if prompt_frames:
+                axes.axvline(
+                    prompt_frames - 0.5, color="white" if frames.shape[1] > MAX_DRAWN_CURVES else "gray", linestyle="--"
+                )
+        if columns and len(columns) <= MAX_DRAWN_CURVES:
             figure.axes[0].legend(list(columns), fontsize=7)
         figure.axes[-1].set_xlabel("frame")
     return f"{len(shown):,} of {len(series):,} series" if len(shown) < len(series) else f"{len(series):,} series"
@@ -573,7 +579,7 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         names = ("nats_per_frame", "divergence_per_frame")
-        known = [name for name in names if any(name in found for found in scores.values())]
+        known = [name for name in names if any(name in of_data for of_data in scores.values())]
         formats = {**dict.fromkeys(known, ".4f"), "frames": ","}
         return score_table(scores, {name: (name.replace("_", " "), form) for name, form in formats.items()})
 
@@ -581,10 +587,10 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
 def _keep_end(split: Split[LabeledSeries], recipe: FramePredictionRecipe) -> None:
     """Keeps the end of a single series for validation."""
     data, length = recipe.data, int(split.train.lengths[0])
-    kept = round(length * data.valid_fraction)
-    if len(split.train) == 1 and split.valid is None and 0 < kept < length:
-        whole = split.train.rows[0]
+    num_valid = round(length * data.valid_fraction)
+    if len(split.train) == 1 and split.valid is None and 0 < num_valid < length:
+        series = split.train.rows[0]
         split.train, split.valid = (
-            LabeledSeries(FrameRows.of([part]), [()]) for part in np.split(whole, [length - kept])
+            LabeledSeries(FrameRows.of([part]), [()]) for part in np.split(series, [length - num_valid])
         )
         split.valid_from, split.notes = f"the last {data.valid_fraction:.0%} of {data.train}", []

@@ -34,8 +34,8 @@ from ensue.extensions.frames.frame_prediction.model import (
     scores_of,
 )
 from ensue.extensions.frames.page import (
+    MAX_CURVES,
     MAX_DRAWN_FRAMES,
-    MOST_CURVES,
     FrameColumns,
     SeriesView,
     curves_or_map,
@@ -94,9 +94,9 @@ def view_series(model: FramePredictor, series: SeriesView) -> FramePredictorView
     drawn = SeriesNoise(series.frames, size, seed=PRIOR_SEED).draw(draws * count).reshape(draws, count, size)
     with evaluating(model):
         nats, divergence, _ = (part[0].double().cpu().numpy() for part in model(frames, noise))
-        found = model.expected(frames, noise, torch.from_numpy(drawn).to(device))
-        mean, deviation = over_draws(model.features, *found.moments())
-    weights = found.log_weights.exp().double().mean(0).cpu().numpy()
+        mixture = model.expected(frames, noise, torch.from_numpy(drawn).to(device))
+        mean, deviation = over_draws(model.features, *mixture.moments())
+    weights = mixture.log_weights.exp().double().mean(0).cpu().numpy()
     return FramePredictorView(
         **vars(series),
         nats=nats + divergence,
@@ -141,7 +141,7 @@ def _expected(view: FramePredictorView, columns: FrameColumns) -> Section:
     """Of few features a drawing for each, of many a map of each kind of number."""
     frames, mean, deviation = view.frames[: len(columns)].astype(np.float64), view.mean, view.deviation
     about = EXPECTED + (FROM_THE_PRIOR if view.divergence is not None else "")
-    if len(view.names) <= MOST_CURVES:
+    if len(view.names) <= MAX_CURVES:
         about += " The pale range is the mean, less and plus the deviation."
         triples = zip(frames.T, mean.T, deviation.T, strict=True)
         drawings = [
@@ -170,7 +170,7 @@ def inspect_series(
     return Inspection(clipped(view.series, TITLE), view, {**facts, **more}, series_sections(view))
 
 
-MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
+MAX_FRAMES, MAX_SAMPLES, MAX_DRAWS = 1_000_000, 10_000, 100_000
 
 
 @dataclass(frozen=True)
@@ -213,26 +213,26 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         it. The deviation of what is drawn is multiplied by `temperature`; with 0 it is the mean, of a mixture that of
         the heaviest component. Without a seed the series differ each time. Raises EnsueError for values out of range.
         """
-        begin = None if prompt is None else next(self._given([prompt]))
+        begin = None if prompt is None else next(self._series_of([prompt]))
         return self._generated(begin, frames, samples, temperature, seed)
 
     def _generated(
         self, begin: Series | None, frames: int, samples: int, temperature: float, seed: int | None
     ) -> list[Vectors]:
-        check_whole("frames", frames, 1, MOST_FRAMES)
-        check_whole("samples", samples, 1, MOST_SAMPLES)
+        check_whole("frames", frames, 1, MAX_FRAMES)
+        check_whole("samples", samples, 1, MAX_SAMPLES)
         check_type("temperature", temperature, Real, "a number")
         if not 0 <= temperature < 1e6:
             raise EnsueError(f"temperature is {temperature}; expected a number that is not below 0")
         if seed is not None:
             check_whole("seed", seed, 0, (1 << 63) - 1)
         length = frames + (len(begin.frames) if begin else 0)
-        if length > (most := most_read(self.recipe.encoder, 2 * MOST_FRAMES)):
+        if length > (most := most_read(self.recipe.encoder, 2 * MAX_FRAMES)):
             raise EnsueError(f"{length:,} frames in all; this model ({self.recipe.encoder.kind}) reads up to {most:,}")
         check_generated(samples * length * len(self.seen.mean))
-        given = np.zeros((0, len(self.seen.mean)), np.float32) if begin is None else begin.frames
-        behind = free_running(self.model, given, frames=frames, samples=samples, temperature=temperature, seed=seed)
-        return [np.concatenate((given, one)) for one in behind]
+        prefix = np.zeros((0, len(self.seen.mean)), np.float32) if begin is None else begin.frames
+        behind = free_running(self.model, prefix, frames=frames, samples=samples, temperature=temperature, seed=seed)
+        return [np.concatenate((prefix, one)) for one in behind]
 
     def generate_into(
         self,
@@ -257,7 +257,9 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         what = f"{samples:,} series"
         with written(path) as partial:
             if path.suffix in PICTURES:
-                what = draw_series(partial, series, given=len(begin.frames) if begin else 0, columns=shape.columns)
+                what = draw_series(
+                    partial, series, prompt_frames=len(begin.frames) if begin else 0, columns=shape.columns
+                )
             else:
                 partial.write_bytes(content_of(path, series, columns=shape.columns, rate=shape.rate))
         return f"wrote {what} of {len(series[0]):,} frames to {out}"
@@ -266,7 +268,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         """The next frame behind each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a
         sound at the rate of the training data.
         """
-        return Answers(self.expect(self._given(texts)))
+        return Answers(self.expect(self._series_of(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
         return self.expect(series)
@@ -287,7 +289,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
     def score(self, series: Any) -> NDArray[np.float64]:
         """The nats of each frame (T,) of a series, read from its beginning; with latent variables a bound."""
-        ((_, cost),) = self._costs(self._given([series]))
+        ((_, cost),) = self._costs(self._series_of([series]))
         return cost.frames
 
     def score_json(self, text: Any) -> Any:
@@ -299,8 +301,8 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         for one, cost in self._costs(self._read(location, encoding, WHOLE)):
             for number, nats in enumerate(cost.frames.tolist()):
                 if as_json:
-                    found = {"series": one.name, "frame": number, "nats": round(nats, 6)}
-                    yield json.dumps(found, ensure_ascii=False)
+                    values = {"series": one.name, "frame": number, "nats": round(nats, 6)}
+                    yield json.dumps(values, ensure_ascii=False)
                 else:
                     yield f"{nats:9.4f}\t{one.name}\t{number}"
 
@@ -308,13 +310,13 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         """The nats per frame; with latent variables the bound, and with several `draws` of these also an estimate by
         importance sampling. Raises EnsueError for draws out of range.
         """
-        check_whole("draws", draws, 1, MOST_DRAWS)
-        costs = (cost for _, cost in self._costs(self._whole(location, encoding), draws=draws))
+        check_whole("draws", draws, 1, MAX_DRAWS)
+        costs = (cost for _, cost in self._costs(self._scored_series(location, encoding), draws=draws))
         return scores_of(costs, d_latent=self.model.d_latent, draws=draws)
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
-        for _, cost in self._costs(self._whole(location, encoding)):
+        for _, cost in self._costs(self._scored_series(location, encoding)):
             rows.append((cost.frames.sum(), len(cost.frames)))
         return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
 

@@ -36,7 +36,7 @@ from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_
 from ensue.text.labels import Classes
 from ensue.types import Loss, State, select_rows
 
-SLOWNESS = 0.02
+PLACE_SCALE = 0.02
 """A factor of E(r²), so that places change slowly while the symbols are learned."""
 
 
@@ -114,20 +114,20 @@ class GlimpseReader(nn.Module):
         self, images: Float[Tensor, "B C H W"], looking: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
     ) -> tuple[SymbolRead, GlimpseState]:
         """The next symbol. Places are the means, or with `noise` from N(0, 1) they are drawn."""
-        found = []
+        glimpses = []
         for n in range(self.table.each):
             means = self.mean_place(looking)
             places = means if noise is None else means + self.table.deviation * noise[:, n]
-            found.append((places.detach(), means, self.baseline(looking.plan.detach()).squeeze(1)))
+            glimpses.append((places.detach(), means, self.baseline(looking.plan.detach()).squeeze(1)))
             looking = self.look(images, places.detach(), looking._replace(means=means))
         return SymbolRead(
-            self.head(looking.seen), *(torch.stack(part, 1) for part in zip(*found, strict=True))
+            self.head(looking.seen), *(torch.stack(part, 1) for part in zip(*glimpses, strict=True))
         ), looking
 
     def mean_place(self, looking: GlimpseState) -> Float[Tensor, "R 2"]:
         """Where the next glimpse is on average, (down, right)."""
         before = looking.means + self.move if self.table.relative else self.start
-        mean: Tensor = before + SLOWNESS * self.place(looking.plan)
+        mean: Tensor = before + PLACE_SCALE * self.place(looking.plan)
         return mean
 
     def look(
@@ -143,15 +143,17 @@ class GlimpseReader(nn.Module):
         self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
     ) -> ReadSymbols:
         """Readings of images of so many symbols, the stop included. The longest come first."""
-        ways, found = noise.shape[1], []
+        ways, symbols = noise.shape[1], []
         looking = self.begin(images, ways)
         for number in range(lengths[0]):
             rows = sum(length > number for length in lengths)
             if rows < len(images):
                 images, looking = images[:rows], select_rows(looking, torch.arange(rows * ways, device=images.device))
             symbol, looking = self.symbol(images, looking, noise[:rows, :, number].flatten(0, 1))
-            found.append(F.pad(part, (0, 0) * (part.dim() - 1) + (0, len(noise) * ways - len(part))) for part in symbol)
-        stacked = (torch.stack(part, 1) for part in zip(*found, strict=True))
+            symbols.append(
+                F.pad(part, (0, 0) * (part.dim() - 1) + (0, len(noise) * ways - len(part))) for part in symbol
+            )
+        stacked = (torch.stack(part, 1) for part in zip(*symbols, strict=True))
         parts = (part.view(-1, ways, *part.shape[1:]) for part in stacked)
         return ReadSymbols(*(part.float() if part.dtype is torch.bfloat16 else part for part in parts))
 
@@ -164,8 +166,8 @@ class GlimpseReader(nn.Module):
         shape = (len(images), table.samples, targets.shape[1], table.each, 2)
         noise = normal(shape, dtype=images.dtype, device=images.device)
         lengths, order = (targets >= 0).sum(1).sort(descending=True, stable=True)
-        found = self(images[order], lengths.tolist(), noise[order])
-        nats = bound(found, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)
+        read = self(images[order], lengths.tolist(), noise[order])
+        nats = bound(read, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)
         return Loss(nats.sum(), len(images))
 
     def read(
@@ -178,20 +180,20 @@ class GlimpseReader(nn.Module):
         means over the ways through an image, and the places are those of the first.
         """
         images = self.images(frames)
-        found: list[tuple[Tensor, Tensor]] = []
+        steps: list[tuple[Tensor, Tensor]] = []
         looking, ended = self.begin(images, ways), torch.zeros(len(images), dtype=torch.bool, device=images.device)
-        while len(found) < least or (len(found) <= most and not ended.all()):
+        while len(steps) < least or (len(steps) <= most and not ended.all()):
             symbol, looking = self.symbol(images, looking, noise and noise())
             logp = symbol.logits.log_softmax(-1).view(len(images), ways, -1)
             mean = logp.logsumexp(1) - math.log(ways)
-            found.append((mean, symbol.places[::ways]))
+            steps.append((mean, symbol.places[::ways]))
             ended |= mean.argmax(-1) == self.stop
-        logp, places = (torch.stack(part, 1) for part in zip(*found, strict=True))
+        logp, places = (torch.stack(part, 1) for part in zip(*steps, strict=True))
         return logp, places
 
 
 def bound(
-    found: ReadSymbols, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0
+    read: ReadSymbols, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0
 ) -> Float[Tensor, " B"]:
     """`-1/M Σ_m log p(y | l^m)` of each image, which on average bounds `-log p(y)`; with the gradient of that average.
 
@@ -200,14 +202,14 @@ def bound(
     what R - b is in the others on average. The baseline learns from the squares of R - b, divided by that number.
     """
     is_real = (targets >= 0).unsqueeze(1)
-    ids = targets.clamp(min=0)[:, None, :, None].expand(*found.logits.shape[:3], 1)
-    nats = -found.logits.log_softmax(-1).gather(-1, ids).squeeze(-1) * is_real
+    ids = targets.clamp(min=0)[:, None, :, None].expand(*read.logits.shape[:3], 1)
+    nats = -read.logits.log_softmax(-1).gather(-1, ids).squeeze(-1) * is_real
     coming, count = (part.flip(-1).cumsum(-1).flip(-1).unsqueeze(-1) for part in (-nats.detach(), is_real))
-    error = (coming / count.clamp(min=1) - found.baselines) * is_real.unsqueeze(-1)
+    error = (coming / count.clamp(min=1) - read.baselines) * is_real.unsqueeze(-1)
     weight = count * error.detach()
     if (ways := weight.shape[1]) > 1:
         weight = (weight - weight.mean(1, keepdim=True)) * ways / (ways - 1)
-    density = -Gaussian(found.means, torch.full_like(found.means, math.log(deviation))).nats(found.places)
+    density = -Gaussian(read.means, torch.full_like(read.means, math.log(deviation))).nats(read.places)
     surrogate = (0.5 * error.square() - policy * weight * density).sum((1, 2, 3)) / ways
     return nats.sum((1, 2)) / ways + surrogate - surrogate.detach()
 
@@ -251,7 +253,7 @@ class GlimpseParts(LabeledFrameParts):
         )
 
 
-READ_ROWS = 256
+MAX_BATCH_IMAGES = 256
 """Images that are read together outside of training."""
 
 
@@ -281,8 +283,8 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
     captions = tuple(dict.fromkeys(series.labels))
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
     if not symbols:
-        found = "several captions" if len(captions) > 1 else "no caption"
-        raise series.error(f"{series.name}: {found}; expected one for the image, symbols with blanks between them")
+        problem = "several captions" if len(captions) > 1 else "no caption"
+        raise series.error(f"{series.name}: {problem}; expected one for the image, symbols with blanks between them")
     if len(symbols) > (most := recipe.glimpses.most_symbols):
         raise series.error(f"{series.name}: {len(symbols):,} symbols; glimpses.most_symbols is {most:,}")
     return symbols
@@ -304,10 +306,10 @@ def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
 
 def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
     """The ids (N, S) of the symbols, then the stop, then -1; also -1 for a symbol that the model does not have."""
-    found = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
-    for row, caption in zip(found, captions, strict=True):
+    targets = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
+    for row, caption in zip(targets, captions, strict=True):
         row[: len(caption) + 1] = [*(labels.ids.get(symbol, -1) for symbol in caption), len(labels)]
-    return found
+    return targets
 
 
 def read_images(
@@ -316,9 +318,11 @@ def read_images(
 ) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
     """The symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
     targets = targets_of(labels, captions)
-    batches = np.split(np.arange(len(rows)), range(READ_ROWS, len(rows), READ_ROWS))
-    for found in spread(lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches):
-        for symbols, probabilities, places, nats in found:
+    batches = np.split(np.arange(len(rows)), range(MAX_BATCH_IMAGES, len(rows), MAX_BATCH_IMAGES))
+    for batch_results in spread(
+        lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches
+    ):
+        for symbols, probabilities, places, nats in batch_results:
             yield ReadImage(symbols, probabilities, places), nats
 
 
@@ -340,15 +344,15 @@ def _read(
         each = [source.draw(count * model.table.each) for source in sources]
         return torch.from_numpy(np.stack(each)).to(frames.values.device).view(-1, model.table.each, 2)
 
-    found = model.read(frames, least=targets.shape[1], most=most, ways=count, noise=noise if ways.count else None)
-    logp, places = (part.cpu().numpy() for part in found)
+    results = model.read(frames, least=targets.shape[1], most=most, ways=count, noise=noise if ways.count else None)
+    logp, places = (part.cpu().numpy() for part in results)
     ids = logp.argmax(-1)
     nats = -np.where(
         targets < 0, 0, np.take_along_axis(logp[:, : targets.shape[1]], targets.clip(0)[..., None], 2)[..., 0]
     )
-    for row, said in enumerate(ids.tolist()):
-        length = [*said, model.stop].index(model.stop)
-        symbols = tuple(labels.names[number] for number in said[:length])
+    for row, predicted in enumerate(ids.tolist()):
+        length = [*predicted, model.stop].index(model.stop)
+        symbols = tuple(labels.names[number] for number in predicted[:length])
         probabilities = np.exp(logp[row, : length + 1].max(-1))
         yield symbols, probabilities, places[row, : length + 1], float(nats[row].sum())
 

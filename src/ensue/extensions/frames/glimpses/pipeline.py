@@ -87,17 +87,17 @@ class GlimpsesView(NamedTuple):
     pixels: NDArray[Any]
 
 
-MOST_IMAGES = 12
+MAX_SHOWN_IMAGES = 12
 """The most images on a page."""
 WIDTH = 720
 """Pixels of the width of a drawing, at most."""
 
 
-def view_image(series: Series, found: ReadSeries, colors: int) -> GlimpsesView:
+def view_image(series: Series, answer: ReadSeries, colors: int) -> GlimpsesView:
     """The view of an image that was read."""
     pixels = series.frames.reshape(len(series.frames), -1, colors)
-    places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in found.places]
-    symbols = [SymbolView(*one) for one in zip((*found.symbols, ""), found.probabilities, places, strict=False)]
+    places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in answer.places]
+    symbols = [SymbolView(*one) for one in zip((*answer.symbols, ""), answer.probabilities, places, strict=False)]
     return GlimpsesView(series.name, " ".join(dict.fromkeys(series.labels)), symbols, pixels)
 
 
@@ -113,7 +113,7 @@ def image_section(view: GlimpsesView, size: int) -> Section:
     )
 
 
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 
 
 class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
@@ -133,12 +133,12 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         image. Their places follow from its pixels and the seed. Raises EnsueError for images that the model does not
         read.
         """
-        check_whole("samples", samples, least=0, most=MOST_SAMPLES)
+        check_whole("samples", samples, least=0, most=MAX_SAMPLES)
         check_whole("seed", seed, least=0, most=(1 << 32) - 1)
-        return Answers(found for _, found, _ in self.read(self._given(texts), ways=PlaceDraws(samples, seed)))
+        return Answers(answer for _, answer, _ in self.read(self._series_of(texts), ways=PlaceDraws(samples, seed)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:
-        return (found for _, found, _ in self.read(series))
+        return (answer for _, answer, _ in self.read(series))
 
     def read(
         self, series: Iterable[Series], *, with_captions: bool = False, ways: PlaceDraws | None = None
@@ -150,16 +150,16 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
             captions = [caption_of(one, self.recipe) if with_captions else () for one in chunk]
             rows = FrameRows.of([one.frames for one in chunk])
             most = self.recipe.glimpses.most_symbols
-            found = read_images(self.model, self.labels, rows, captions, most=most, ways=ways or MEANS)
-            for one, (image, nats) in zip(chunk, found, strict=True):
+            answers = read_images(self.model, self.labels, rows, captions, most=most, ways=ways or MEANS)
+            for one, (image, nats) in zip(chunk, answers, strict=True):
                 shares = tuple(image.probabilities.tolist())
                 yield one, ReadSeries(one.name, image.symbols, shares, self._pixels(image.places)), nats
 
     def _pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
         """Places in pixels from the upper left corner."""
         sides = np.array([self.parts.rows, self.seen.shape.width // self.recipe.glimpses.colors], np.float32)
-        found: NDArray[np.float32] = (sides + places * sides.max()) / 2
-        return found
+        centers: NDArray[np.float32] = (sides + places * sides.max()) / 2
+        return centers
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> SymbolScores:
         """The scores on images with captions. Raises DataError for one without."""
@@ -169,8 +169,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         return symbol_items(self._judged(location, encoding), "series")
 
     def _judged(self, location: Location, encoding: str) -> Iterator[JudgedSymbols]:
-        for one, found, nats in self.read(self._whole(location, encoding), with_captions=True):
-            yield JudgedSymbols(caption_of(one, self.recipe), found.symbols, nats)
+        for one, answer, nats in self.read(self._scored_series(location, encoding), with_captions=True):
+            yield JudgedSymbols(caption_of(one, self.recipe), answer.symbols, nats)
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
         """`inspect` of a location, or of the rows of one image, as the server has them."""
@@ -181,12 +181,12 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         glob or a table of paths, of which the first few are shown; or a list of arrays as for `predict`.
         """
         is_place = isinstance(images, str | Path)
-        series = map(self._checked, self.source(images)) if is_place else self._given(images)
-        read = [(one, found) for one, found, _ in self.read(islice(series, MOST_IMAGES + 1))]
+        series = map(self._checked, self.source(images)) if is_place else self._series_of(images)
+        read = [(one, answer) for one, answer, _ in self.read(islice(series, MAX_SHOWN_IMAGES + 1))]
         if not read:
             raise DataError("no series in it", str(images) if is_place else "")
         table, facts = self.recipe.glimpses, self.facts(self.recipe.describe()) | {"symbols": f"{len(self.labels):,}"}
-        facts |= {"images": f"the first {MOST_IMAGES}"} if len(read) > MOST_IMAGES else {}
-        views = [view_image(one, found, table.colors) for one, found in read[:MOST_IMAGES]]
+        facts |= {"images": f"the first {MAX_SHOWN_IMAGES}"} if len(read) > MAX_SHOWN_IMAGES else {}
+        views = [view_image(one, answer, table.colors) for one, answer in read[:MAX_SHOWN_IMAGES]]
         title = views[0].series if len(views) == 1 else f"{len(views)} images"
         return Inspection(title, views, facts, [image_section(view, table.size) for view in views])

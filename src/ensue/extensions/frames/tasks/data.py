@@ -156,9 +156,9 @@ class SeriesData(DataSet[LabeledSeries]):
         known = [origin.run.parts.seen.shape._replace(first=origin.path) for origin in self.origins]
         self.rows = 0 if run is None else getattr(run.parts, "rows", 0)
         self.num_mixed, self.shape = 0, run.parts.seen.shape if run else next(iter(known), None)
-        whole = self.read(data.train, group=data.group)
-        classes = whole.classes if self.has_classes else None
-        self.split = Split.of(whole, data, self.read, examples="series", classes=classes)
+        series = self.read(data.train, group=data.group)
+        classes = series.classes if self.has_classes else None
+        self.split = Split.of(series, data, self.read, examples="series", classes=classes)
 
     def labels_in_names(self, location: str) -> list[str]:
         source = FrameSource(location, self.recipe.reading())
@@ -189,8 +189,8 @@ class SeriesData(DataSet[LabeledSeries]):
 
     def amount(self, parts: FrameParts) -> str:
         train, valid = self.split.train, self.split.valid
-        kept = f"{len(valid):,} for validation" if valid else "none for validation"
-        return f"{len(train):,} series, {train.lengths.sum():,} frames of {len(parts.seen.mean):,} features, {kept}"
+        held_out = f"{len(valid):,} for validation" if valid else "none for validation"
+        return f"{len(train):,} series, {train.lengths.sum():,} frames of {len(parts.seen.mean):,} features, {held_out}"
 
     @property
     def notes(self) -> list[str]:
@@ -251,7 +251,7 @@ class SeriesNoise:
 
 def noise_for(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
     """A draw for the frames of each series (B, length, size), zeros at padding."""
-    found = np.zeros((len(sources), length, sources[0].size), np.float32)
-    for row, source in zip(found, sources, strict=True):
+    noise = np.zeros((len(sources), length, sources[0].size), np.float32)
+    for row, source in zip(noise, sources, strict=True):
         row[: source.length] = source.draw()
-    return torch.from_numpy(found).to(device)
+    return torch.from_numpy(noise).to(device)

@@ -38,17 +38,17 @@ from ensue.tasks.contract.description import (
 )
 from ensue.tasks.contract.pipeline import Predictor
 
-CHUNK_FRAMES, CHUNK_SERIES = 262_144, 4_096
+MAX_CHUNK_FRAMES, MAX_CHUNK_SERIES = 262_144, 4_096
 """The most frames and series that are held and sorted by length."""
 PROGRAMS = "ensue.extensions.frames.programs"
 """The package of the programs that read exported graphs."""
 NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
-GIVEN = "arrays of numbers (T, d), or of the samples (n,) of sounds"
+EXPECTED_INPUT = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
 
 def chunked(series: Iterable[Series]) -> Iterator[list[Series]]:
     """A stream of series in lists, so that a file of any length is read in constant memory."""
-    return chunks(series, lambda one: len(one.frames), most_words=CHUNK_FRAMES, most_items=CHUNK_SERIES)
+    return chunks(series, lambda one: len(one.frames), most_words=MAX_CHUNK_FRAMES, most_items=MAX_CHUNK_SERIES)
 
 
 class FramesPipeline(Predictor):
@@ -73,28 +73,28 @@ class FramesPipeline(Predictor):
         location = one_location(location, "the data")
         return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
 
-    def _given(self, series: Iterable[Any]) -> Iterator[Series]:
+    def _series_of(self, series: Iterable[Any]) -> Iterator[Series]:
         """The series of a caller. Raises EnsueError for numbers that the model does not read."""
-        check_texts(series, GIVEN)
+        check_texts(series, EXPECTED_INPUT)
         for number, one in enumerate(series):
             if isinstance(one, Series):
                 self._as_series(one.frames, one.name)
             yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
 
-    def only(self, given: Any) -> Series:
+    def only(self, series: Any) -> Series:
         """The series of a location that has one, or of a caller. Raises EnsueError for another number of series."""
-        if not isinstance(given, str | Path):
-            (one,) = self._given([given])
+        if not isinstance(series, str | Path):
+            (one,) = self._series_of([series])
             return one
-        if is_stream(str(given)):
+        if is_stream(str(series)):
             raise EnsueError(NO_STREAM)
-        found = list(islice(map(self._checked, self.source(given)), 2))
-        if not found:
-            raise DataError("no series in it", given)
-        if len(found) > 1 and found[0].name != found[1].name:
-            example = f"{given}[0]" if Path(given).is_file() else found[0].place[0]
-            raise DataError(f"several series in it; expected one, such as {example}", given)
-        return found[0]
+        some = list(islice(map(self._checked, self.source(series)), 2))
+        if not some:
+            raise DataError("no series in it", series)
+        if len(some) > 1 and some[0].name != some[1].name:
+            example = f"{series}[0]" if Path(series).is_file() else some[0].place[0]
+            raise DataError(f"several series in it; expected one, such as {example}", series)
+        return some[0]
 
     def series_view(self, series: Series) -> SeriesView:
         """A series as a page shows it. Raises EnsueError for one that is too long."""
@@ -104,7 +104,7 @@ class FramesPipeline(Predictor):
         return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
 
     def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
-        for series in self._given(texts):  # which have their numbers as names
+        for series in self._series_of(texts):  # which have their numbers as names
             yield from self.predict_json([series])
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Any:
@@ -122,7 +122,7 @@ class FramesPipeline(Predictor):
         try:
             values = as_vectors(np.asarray(numbers), "")
         except (ValueError, TypeError, DataError):
-            raise EnsueError(f"series {name}: expected {GIVEN}") from None
+            raise EnsueError(f"series {name}: expected {EXPECTED_INPUT}") from None
         shape = self.seen.shape
         if shape.is_sound and values.ndim == 1 and len(values):
             values = log_mel(self.recipe.reading().sound, values, round(shape.rate))
@@ -133,7 +133,7 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
         return Series(name, values)
 
-    def _whole(self, location: Location, encoding: str) -> Iterator[Series]:
+    def _scored_series(self, location: Location, encoding: str) -> Iterator[Series]:
         """The series of a location, to be scored. Raises DataError for none."""
         location, one = one_location(location), None
         for one in self.source(location, encoding=encoding):
@@ -147,8 +147,8 @@ class FramesPipeline(Predictor):
         """
         if is_stream(location):
             raise EnsueError(NO_STREAM)
-        whole = self.source(location, encoding=encoding)
-        return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, whole))))
+        source = self.source(location, encoding=encoding)
+        return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, source))))
 
     def _description(
         self, function: Callable[..., dict[str, Tensor]], output: Output, program: str, settings: Mapping[str, Any],
@@ -219,14 +219,14 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
         """
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [found.as_json() for found in self.answers(self._given(texts))]
+        return [answer.as_json() for answer in self.answers(self._series_of(texts))]
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        for found in self.answers(self._read(location, encoding, shard), in_full=as_json):
-            yield (json.dumps(found.as_json(), ensure_ascii=False) if as_json else found.line) + "\n"
+        for answer in self.answers(self._read(location, encoding, shard), in_full=as_json):
+            yield (json.dumps(answer.as_json(), ensure_ascii=False) if as_json else answer.line) + "\n"
 
 
 class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):

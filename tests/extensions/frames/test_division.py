@@ -1,0 +1,96 @@
+"""Series and images that are held out for validation are not in the training data, too."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensue.errors import DataError
+from ensue.extensions.frames.captioning.pipeline import CaptioningPipeline
+from ensue.extensions.frames.data.source import READERS
+from training.test_division import check_counts_of_both_parts, job, written
+
+
+def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows = [("path", "caption")]
+    for n in range(20):
+        np.save(tmp_path / f"{n}.npy", generator.random((16, 16), np.float32))
+        rows += [(f"{n}.npy", f"caption {which} of image") for which in "abcde"]
+    found = job("caption-lstm", written(tmp_path / "captions.csv", rows, ","))
+    train, valid = (
+        {part.rows[row].tobytes() for row in range(len(part))} for part in (found.split.train, found.split.valid)
+    )
+    assert (len(train), len(valid), train & valid) == (18, 2, set())
+    assert "100 series are of 20 sources: 2 with 10 series are for validation, none is in both parts" in found.notes
+
+
+def speakers(folder: Path) -> dict[str, Any]:
+    """The same recordings of ten speakers as files, in a table of paths, and in one table of frames."""
+    generator = np.random.default_rng(0)
+    paths, table = [("path", "label", "speaker")], [("series", "speaker", "label", "x", "y")]
+    for n in range(20):
+        name, who, label = f"{'ab'[n % 2]}_s{n // 2}_{n}.npy", f"s{n // 2}", "ab"[n % 2]
+        values = generator.random((3, 2), np.float32)
+        np.save(folder / name, values)
+        paths.append((name, label, who))
+        table += [(str(n), who, label, str(x), str(y)) for x, y in values.tolist()]
+    return {
+        "pattern": (f"{folder}/*.npy", {"pattern": "{label}_{speaker}_{}.npy"}),
+        "paths": (written(folder / "paths.csv", paths, ","), {}),
+        "table": (written(folder / "frames.csv", table, ","), {}),
+    }
+
+
+def test_series_of_a_group_are_in_one_part(tmp_path: Path) -> None:
+    where = speakers(tmp_path)
+    for location, options in where.values():
+        found = job("classify-frames", location, group="speaker", **options)
+        assert (len(found.split.valid), len({*found.split.valid.groups})) == (2, 1)
+        assert not {*found.split.valid.groups} & {*found.split.train.groups}
+        assert found.split.train.rows.values.shape[1] == 2
+    with pytest.raises(
+        DataError, match=r'no group "spaeker"; data\.group names a column of a table of paths or of frames'
+    ):
+        job("classify-frames", where["paths"][0], group="spaeker")
+
+
+def test_series_are_drawn_by_class(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    paths = [("path", "label")]
+    for n in range(40):
+        np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
+        paths.append((f"{n}.npy", "rare" if n < 3 else "usual"))
+    found = job("classify-frames", written(tmp_path / "paths.csv", paths, ","))
+    assert found.split.valid.label_counts == {"rare": 1, "usual": 3}
+
+
+def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("path", "caption")]
+    for n in range(4):
+        np.save(tmp_path / f"{n}.npy", np.random.default_rng(n).random((16, 16), np.float32))
+        rows += [(f"{n}.npy", f"caption {which} of image") for which in "ab"]
+    path, places = written(tmp_path / "captions.csv", rows, ","), list[Path]()
+    read = READERS["npy"]
+    monkeypatch.setitem(READERS, "npy", lambda place, reading: places.append(place) or read(place, reading))
+    settings = {"decoder.d_model": 8, "grid.channels": [4], "grid.halvings": 1}
+    found = job("caption-lstm", path, test=str(path), valid=str(path), settings=settings)
+    model, scored = found.build_model().eval(), list[Any]()
+    monkeypatch.setattr(CaptioningPipeline, "score_pairs", lambda self, items, **_: scored.append(items))
+    found.test(model)
+    assert len(places) == 3 * len(rows[1:])
+    found.pipeline(model).evaluate(path)
+    ours, theirs = ([(item.series.frames.tobytes(), item.targets) for item in items] for items in scored)
+    assert len(ours) == 4
+    assert ours == theirs
+
+
+def test_series_of_both_parts_are_counted(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    frames = [("path", "label")]
+    for n in range(12):
+        np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
+        frames.append((f"{n}.npy", "ab"[n % 2]))
+    np.save(tmp_path / "new.npy", generator.random((3, 2), np.float32))
+    check_counts_of_both_parts("classify-frames", "series", frames, tmp_path)

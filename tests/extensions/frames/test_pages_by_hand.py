@@ -1,0 +1,46 @@
+"""Pages about models of frames in a browser: by keys, by the pointer, and for everybody."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ensue.extensions.frames.data.series import Series
+from extensions.frames.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
+from inspection.browser import Browser, browsing
+from inspection.small import number
+from inspection.test_pages_by_hand import check_accessible, press, shown
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def test_a_frame_by_the_keys_and_the_pointer(browser: Browser, tmp_path: Path) -> None:
+    inspection = frame_classifier().inspect(frames(12))
+    view = inspection.view
+    shown(browser, inspection, tmp_path)
+    press(browser, ".scroll", "HOME", "ARROW_RIGHT", "ARROW_RIGHT")
+    told = browser.text(".said").split(" · ")
+    assert told[0] == "frame 2"
+    assert [number(part.rsplit(" ", 1)[1]) for part in told[1:]] == pytest.approx(view.frames[2], rel=1e-4)
+    assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"2"}
+    assert len(browser.run("return [...document.querySelectorAll('.on')]")) > 4
+    browser.point('section:nth-of-type(3) g[data-t="7"] rect')
+    assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"7"}
+
+
+MADE = {
+    "classifier of frames": lambda: frame_classifier(head={"pooling": ["attention", "max"]}).inspect(frames(30)),
+    "map": lambda: frame_predictor("vrnn", width=9).inspect(frames(30, 9)),
+    "image": lambda: frame_classifier(width=12).inspect(Series("x", frames(9, 12), colors=3)),
+    "tagger of frames": lambda: frame_tagger().inspect(Series("x", frames(30), ("DET",) * 30, per_frame=True)),
+}
+
+
+def test_everybody_can_use_the_pages(browser: Browser, tmp_path: Path) -> None:
+    check_accessible(browser, MADE, tmp_path)
