@@ -106,9 +106,11 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
 
     Unless `is_labeled`, there may be no targets.
     """
+    named = [(simplified(column.name), column) for column in columns]
+    some = [one for one in named if one[0][-1:].isdecimal()]
     for slots, names in USUAL:
-        sources = [_first_named(columns, slot) for slot in slots]
-        targets = _first_named(columns, names) or next(filter(None, (numbered(columns, name) for name in names)), ())
+        sources = [_first_named(named, slot) for slot in slots]
+        targets = _first_named(named, names) or next(filter(None, (_numbered(some, name) for name in names)), ())
         if all(sources) and (targets or not is_labeled):
             yield tuple(column for source in sources for column in source), targets
     languages = [column for column in columns if is_language(column)]
@@ -121,8 +123,12 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
 
 def numbered(columns: Sequence[Column], name: str) -> Columns:
     """`summary1`, `summary2`, ... in the order of their numbers, for `summary`."""
-    wanted = re.compile(rf"{re.escape(simplified(name))}(\d{{1,9}})")
-    found = [(int(match[1]), column) for column in columns if (match := wanted.fullmatch(simplified(column.name)))]
+    return _numbered([(simplified(column.name), column) for column in columns], simplified(name))
+
+
+def _numbered(named: Sequence[tuple[str, Column]], name: str) -> Columns:
+    wanted = re.compile(rf"{re.escape(name)}(\d{{1,9}})")
+    found = [(int(match[1]), column) for known, column in named if (match := wanted.fullmatch(known))]
     return tuple(column for _, column in sorted(found))
 
 
@@ -142,8 +148,6 @@ def is_language(column: Column) -> bool:
     return simplified(column.name) in LANGUAGES
 
 
-def _first_named(columns: Sequence[Column], names: Sequence[str]) -> Columns:
-    for name in names:
-        if found := [column for column in columns if simplified(column.name) in (name, f"{name}s")]:
-            return (found[0],)
-    return ()
+def _first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:
+    found = ([column for known, column in named if known in (name, f"{name}s")][:1] for name in names)
+    return next((tuple(first) for first in found if first), ())

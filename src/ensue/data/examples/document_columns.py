@@ -14,6 +14,7 @@ error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from ensue.data.detection.signs import are_few
@@ -118,7 +119,12 @@ class _Table:
             return Column(0, choice.labels) if is_key else None
 
     def _by_name(self, names: Sequence[str], taken: Sequence[Column]) -> list[Column]:
-        return [column for column in self.columns if simplified(column.name) in names and column not in taken]
+        return [column for name, column in self._named if name in names and column not in taken]
+
+    @cached_property
+    def _named(self) -> list[tuple[str, Column]]:
+        """The columns that are left with their simplified names."""
+        return [(simplified(column.name), column) for column in self.columns]
 
     def _label_by_name(self, texts: Sequence[Column]) -> Column | None:
         for names in LABELS:
