@@ -19,6 +19,7 @@ from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 from ensue.notices import forget_what_was_said
+from leftovers import watch
 from own_tests import OwnTests, is_left_out, own_files, pytest_configure_node, pytest_testnodedown
 
 __all__ = ["pytest_configure_node", "pytest_testnodedown"]
@@ -292,6 +293,7 @@ def part() -> tuple[int, int]:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("many" if is_thorough(config) else "few")
+    watch()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -114,4 +114,3 @@ def put(case: Case, name: str, size: int) -> None:
     megabytes = max(1.0, size / LARGEST)
     case.arguments = ["data", name]
     case.cpu_seconds, case.peak_mib = int(SECONDS * megabytes), int(MIB * megabytes)
-    case.patience = 10 * case.cpu_seconds

@@ -7,6 +7,7 @@ the streams are flushed as Python does, with status 120 where that fails.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import io
 import os
@@ -26,6 +27,8 @@ CPU_SECONDS = 20
 MORE_BYTES = 4 << 30
 LARGEST_FILE = 256 << 20
 NOBODY = 65534
+PR_SET_PDEATHSIG = 1
+"""The request with which a process ends when its parent has ended."""
 OF_NOBODY = "-of-nobody"
 """What stands behind the names of the caches of cases that are not root's."""
 
@@ -46,6 +49,8 @@ def run(case: Case) -> NoReturn:
 
 
 def _prepare(case: Case) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     os.chdir(case.folder)
     os.environ.update(case.environment)

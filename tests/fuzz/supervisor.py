@@ -76,12 +76,19 @@ def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
             del running[pid]
             _kill(pid)  # what it may have left behind
             yield _outcome(entry, status, seconds, usage.ru_maxrss // 1024 - entry.mib)
-        elif seconds > entry.case.patience and not entry.stopped:
+        elif _waited(pid, seconds) > entry.case.patience and not entry.stopped:
             entry.stopped = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGUSR1)  # it says where it is
             time.sleep(0.3)
             _kill(pid)
+
+
+def _waited(pid: int, seconds: float) -> float:
+    """The seconds in which a process neither computed nor was kept from it by others that had the processors."""
+    with open(f"/proc/{pid}/schedstat") as times:
+        computed, queued, _ = map(int, times.read().split())
+    return seconds - (computed + queued) / 1e9
 
 
 def _outcome(entry: _Running, status: int, seconds: float, peak_mib: int) -> Outcome:
