@@ -88,8 +88,8 @@ class _Table:
     def __init__(
         self, columns: Sequence[Column], others: Sequence[Column], rows: Sequence[Sequence[str]], name: str
     ) -> None:
-        self.columns, self.name, width = list(others), name, len(columns)
-        places = [place for place, column in enumerate(columns) if column in {*others}]
+        self.columns, self.name, width, left = list(others), name, len(columns), {*others}
+        places = [place for place, column in enumerate(columns) if column in left]
         self.cells = [[row[place].strip() for row in rows if len(row) == width] for place in places]
 
     def decide(self, choice: DocumentChoice) -> tuple[Column | None, tuple[Column, ...], bool]:
