@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from ensue.data.examples import DocumentSource, PairSource, write
+from ensue.data.examples import DocumentSource, PairSource, write_document
 from ensue.data.judgments import Similarities, read_questions
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
@@ -110,7 +110,7 @@ def _sentences_and_back(place: str) -> None:
 def _documents_and_back(place: str) -> None:
     source = DocumentSource(place)
     for document in source:
-        written = write(document, source.layout, document.labels, [0.5] * len(document.labels))
+        written = write_document(document, source.layout, document.labels, [0.5] * len(document.labels))
         assert all(word in written for text in document.texts for word in text.split() if word.isalpha()), written
 
 
