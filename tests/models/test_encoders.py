@@ -1,5 +1,6 @@
 """From a recipe's `[model]` to layers: every encoder, direction and merge; sizes, dropout, what a key does."""
 
+import re
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ from ensue.nn import (
 from ensue.training.muon import AdamW
 from layer_tables import layers
 from models import ENCODERS, REPRESENTATIVE, one_way, reader, some_slow
+from source_imports import SOURCE
 
 same = torch.testing.assert_close
 D_IN = 5
@@ -96,6 +98,18 @@ def modules_of(layers: nn.Module, kind: type[nn.Module]) -> list[Any]:
 
 def test_every_encoder_of_the_recipes_is_tried_here() -> None:
     assert {specification["kind"] for specification in ENCODERS.values()} == ENCODER_KINDS - {"origin"}
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CELLS.values() if cell not in (LSTM, GRU, Elman)])
+def test_a_cell_with_its_keys_is_named_in_two_files(cell: type[SequenceLayer]) -> None:
+    """Its file and the table of encoders, and a third one for the public name in `ensue.nn`."""
+    named = {
+        path.relative_to(SOURCE / "ensue").as_posix()
+        for path in (SOURCE / "ensue").rglob("*.py")
+        if "extensions" not in path.parts and re.search(rf"\b{cell.__name__}\b", path.read_text(encoding="utf-8"))
+    }
+    file = cell.__module__.removeprefix("ensue.").replace(".", "/") + ".py"
+    assert named == {file, "models/specification.py", "nn/__init__.py"}
 
 
 def one_by_one(name: str, num_layers: int, merge: str) -> Any:

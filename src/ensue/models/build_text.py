@@ -266,7 +266,7 @@ def _encoder_of_words(
         _check_features(words)
     if not words.d_late:
         return build_encoder(encoder, d_in=words.d_out, directions=directions)
-    if not isinstance(encoder, RecurrentEncoder) or encoder.kind in ("depth-gated", "grid"):
+    if not isinstance(encoder, RecurrentEncoder) or encoder.is_stack:
         raise ValueError(
             f'features.contextual_at = "first-layer" needs recurrent layers one after another, not {encoder.kind}'
         )

@@ -7,8 +7,10 @@ share one. The table is the same in every task. Unknown keys are errors, also th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias, Union, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -57,11 +59,12 @@ class Encoder(Table):
 
 
 class RecurrentEncoder(Encoder):
-    """The keys of recurrent encoders, and their layers: a class of `ensue.nn` for each kind."""
+    """The keys of recurrent encoders. A subclass has the classes of its layers, and their keys."""
 
     cells: ClassVar[Mapping[str, str]] = {}
-    """The name of the class for each kind. Its arguments are `d_in`, `d_model`, and the keys that `own` names."""
-    own: ClassVar[tuple[str, ...]] = ()
+    """The class of a layer, "module:name", for each kind. Its arguments are `d_in`, `d_model`, and all keys of this
+    table that it has a keyword for.
+    """
     is_stack: ClassVar[bool] = False
     """Whether one cell makes all layers."""
     dropout_kind: Literal["plain", "variational"] = "plain"
@@ -72,59 +75,10 @@ class RecurrentEncoder(Encoder):
     """Whether each layer from the second on adds its input to its output."""
 
     def layer(self, d_in: int) -> SequenceLayer:
-        """A causal layer from `d_in` features to `d_model`. For two directions it is called twice."""
-        from ensue import nn  # noqa: PLC0415 (recipes need no torch)
-
-        cell: Callable[..., SequenceLayer] = getattr(nn, self.cells[self.kind])
-        return cell(d_in, self.d_model, **{key: getattr(self, key) for key in self.own})
-
-
-class PlainEncoder(RecurrentEncoder):
-    """Recurrent encoders without keys of their own."""
-
-    kind: Literal["mingru", "minlstm", "lru", "mogrifier", "lem"]
-    cells = {"mingru": "MinGRU", "minlstm": "MinLSTM", "lru": "LRU", "mogrifier": "MogrifierLSTM", "lem": "LEM"}
-
-
-class HeadsEncoder(RecurrentEncoder):
-    """The keys of recurrent encoders with heads."""
-
-    kind: Literal["slstm", "mlstm", "gated-deltanet", "rwkv7"]
-    cells = {"slstm": "SLSTM", "mlstm": "MLSTM", "gated-deltanet": "GatedDeltaNet", "rwkv7": "RWKV7"}
-    own = ("num_heads",)
-    num_heads: Size = 4
-    """Heads of a layer, which share `d_model` evenly."""
-
-    @model_validator(mode="after")
-    def _shared(self) -> Self:
-        if self.d_model % self.num_heads:
-            raise ValueError(f"has d_model {self.d_model}, which {self.num_heads} heads cannot share evenly")
-        return self
-
-
-class StackEncoder(RecurrentEncoder):
-    """Recurrent encoders that are stacks of `num_layers`."""
-
-    kind: Literal["depth-gated", "grid"]
-    cells = {"depth-gated": "DepthGatedLSTM", "grid": "GridLSTM"}
-    own = ("num_layers",)
-    is_stack = True
-
-    @model_validator(mode="after")
-    def _bypasses(self) -> Self:
-        if self.residual:
-            raise ValueError(f"has residual, but {self.kind} has connections of its own between layers")
-        return self
-
-
-class QRNNEncoder(RecurrentEncoder):
-    """The keys of `qrnn`."""
-
-    kind: Literal["qrnn"]
-    cells = {"qrnn": "QRNN"}
-    own = ("size",)
-    size: Size = 2
-    """The number of positions that the convolution reads: the last N."""
+        """Return a new causal layer from `d_in` features to `d_model`."""
+        cell: Callable[..., SequenceLayer] = resolve_name(self.cells[self.kind])
+        keys = signature(cell).parameters.keys() & type(self).model_fields.keys()
+        return cell(d_in, self.d_model, **{key: getattr(self, key) for key in keys})
 
 
 class HiddenEncoder(RecurrentEncoder):
@@ -132,24 +86,6 @@ class HiddenEncoder(RecurrentEncoder):
 
     dropout_recurrent: Share = 0.0
     """Dropout on the recurrent weights (weight-drop)."""
-
-
-class ClockworkEncoder(HiddenEncoder):
-    """The keys of `clockwork`."""
-
-    kind: Literal["clockwork"]
-    cells = {"clockwork": "Clockwork"}
-    own = ("periods",)
-    periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
-    """Positions between two updates of a module; each divides the next. Modules share `d_model` evenly."""
-
-    @model_validator(mode="after")
-    def _modules(self) -> Self:
-        if self.d_model % len(self.periods):
-            raise ValueError(f"has d_model {self.d_model}, which {len(self.periods)} periods cannot share evenly")
-        if any(slow <= fast or slow % fast for fast, slow in pairwise(self.periods)):
-            raise ValueError(f"has periods of which not each is a divisor of the next: {self.periods}")
-        return self
 
 
 class ZoneoutEncoder(HiddenEncoder):
@@ -180,8 +116,7 @@ class ElmanEncoder(ZoneoutEncoder):
     """The keys of `elman`."""
 
     kind: Literal["elman"]
-    cells = {"elman": "Elman"}
-    own = ("activation",)
+    cells = {"elman": "ensue.nn.recurrent.elman:Elman"}
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
@@ -190,15 +125,19 @@ class LSTMEncoder(CellEncoder):
     """The keys of `lstm` and its variants without keys of their own."""
 
     kind: Literal["lstm", "peephole", "coupled", "layer-norm"]
-    cells = {"lstm": "LSTM", "peephole": "PeepholeLSTM", "coupled": "CoupledLSTM", "layer-norm": "LayerNormLSTM"}
+    cells = {
+        "lstm": "ensue.nn.recurrent.lstm:LSTM",
+        "peephole": "ensue.nn.recurrent.lstm_variants:PeepholeLSTM",
+        "coupled": "ensue.nn.recurrent.lstm_variants:CoupledLSTM",
+        "layer-norm": "ensue.nn.recurrent.lstm_variants:LayerNormLSTM",
+    }
 
 
 class ProjectedEncoder(CellEncoder):
     """The keys of `projected`."""
 
     kind: Literal["projected"]
-    cells = {"projected": "ProjectedLSTM"}
-    own = ("d_cell", "clip_cell", "clip_output")
+    cells = {"projected": "ensue.nn.recurrent.lstm_variants:ProjectedLSTM"}
     d_cell: Size | None = None
     """Cells of a layer, which are projected to `d_model` features; default: 2 · d_model."""
     clip_cell: Clip | None = None
@@ -211,10 +150,85 @@ class GRUEncoder(ZoneoutEncoder):
     """The keys of `gru`."""
 
     kind: Literal["gru"]
-    cells = {"gru": "GRU"}
-    own = ("reset",)
+    cells = {"gru": "ensue.nn.recurrent.gru:GRU"}
     reset: Literal["before", "after"] = "after"
     """Whether the reset gate is before the recurrent product (the paper) or after it (the vendors' kernels)."""
+
+
+class ClockworkEncoder(HiddenEncoder):
+    """The keys of `clockwork`."""
+
+    kind: Literal["clockwork"]
+    cells = {"clockwork": "ensue.nn.recurrent.clockwork:Clockwork"}
+    periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
+    """Positions between two updates of a module; each divides the next. Modules share `d_model` evenly."""
+
+    @model_validator(mode="after")
+    def _modules(self) -> Self:
+        if self.d_model % len(self.periods):
+            raise ValueError(f"has d_model {self.d_model}, which {len(self.periods)} periods cannot share evenly")
+        if any(slow <= fast or slow % fast for fast, slow in pairwise(self.periods)):
+            raise ValueError(f"has periods of which not each is a divisor of the next: {self.periods}")
+        return self
+
+
+class StackEncoder(RecurrentEncoder):
+    """Recurrent encoders that are stacks of `num_layers`."""
+
+    kind: Literal["depth-gated", "grid"]
+    cells = {
+        "depth-gated": "ensue.nn.recurrent.lstm_stacks:DepthGatedLSTM",
+        "grid": "ensue.nn.recurrent.lstm_stacks:GridLSTM",
+    }
+    is_stack = True
+
+    @model_validator(mode="after")
+    def _bypasses(self) -> Self:
+        if self.residual:
+            raise ValueError(f"has residual, but {self.kind} has connections of its own between layers")
+        return self
+
+
+class PlainEncoder(RecurrentEncoder):
+    """Recurrent encoders without keys of their own."""
+
+    kind: Literal["mingru", "minlstm", "lru", "mogrifier", "lem"]
+    cells = {
+        "mingru": "ensue.nn.recurrent.minimal:MinGRU",
+        "minlstm": "ensue.nn.recurrent.minimal:MinLSTM",
+        "lru": "ensue.nn.recurrent.lru:LRU",
+        "mogrifier": "ensue.nn.recurrent.lstm_variants:MogrifierLSTM",
+        "lem": "ensue.nn.recurrent.lem:LEM",
+    }
+
+
+class HeadsEncoder(RecurrentEncoder):
+    """The keys of recurrent encoders with heads."""
+
+    kind: Literal["slstm", "mlstm", "gated-deltanet", "rwkv7"]
+    cells = {
+        "slstm": "ensue.nn.recurrent.xlstm:SLSTM",
+        "mlstm": "ensue.nn.recurrent.xlstm:MLSTM",
+        "gated-deltanet": "ensue.nn.recurrent.gated_deltanet:GatedDeltaNet",
+        "rwkv7": "ensue.nn.recurrent.rwkv7:RWKV7",
+    }
+    num_heads: Size = 4
+    """Heads of a layer, which share `d_model` evenly."""
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"has d_model {self.d_model}, which {self.num_heads} heads cannot share evenly")
+        return self
+
+
+class QRNNEncoder(RecurrentEncoder):
+    """The keys of `qrnn`."""
+
+    kind: Literal["qrnn"]
+    cells = {"qrnn": "ensue.nn.recurrent.qrnn:QRNN"}
+    size: Size = 2
+    """The number of positions that the convolution reads: the last N."""
 
 
 class TransformerEncoder(Encoder):
@@ -296,7 +310,7 @@ class OriginEncoder(Table):
 
 
 class GuestEncoder(RecurrentEncoder):
-    """The keys of an encoder of another package. A class that derives from it has a `kind`, and its own `layer`."""
+    """The keys of an encoder of another package. A subclass has a `kind`, and `cells` or a method `layer`."""
 
 
 class NoEncoder(Table):
@@ -305,13 +319,17 @@ class NoEncoder(Table):
     kind: Literal["none"]
 
 
-_Cells = (
-    ElmanEncoder | LSTMEncoder | ProjectedEncoder | GRUEncoder
-    | ClockworkEncoder | StackEncoder | PlainEncoder | HeadsEncoder | QRNNEncoder
-)  # fmt: skip
-CellsSpecification = Annotated[_Cells, Field(discriminator="kind")]
-"""Recurrent layers."""
-EncoderSpecification = Annotated[WindowEncoder | _Cells | TransformerEncoder | NoEncoder, Field(discriminator="kind")]
+if TYPE_CHECKING:
+    CellsSpecification: TypeAlias = RecurrentEncoder
+    EncoderSpecification: TypeAlias = WindowEncoder | RecurrentEncoder | TransformerEncoder | NoEncoder
+else:
+    _cells = [kind for kind in vars().values() if isinstance(kind, type) and issubclass(kind, RecurrentEncoder)]
+    _cells = Union[tuple(kind for kind in _cells if kind.cells)]  # noqa: UP007 (a tuple)
+    CellsSpecification = Annotated[_cells, Field(discriminator="kind")]
+    """Recurrent layers: the classes above that have `cells`."""
+    EncoderSpecification = Annotated[
+        WindowEncoder | _cells | TransformerEncoder | NoEncoder, Field(discriminator="kind")
+    ]
 
 ENCODER_KEYS = tuple(
     frozenset(field.alias or name for name, field in schema.model_fields.items())
