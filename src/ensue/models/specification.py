@@ -39,9 +39,9 @@ Path = Annotated[str, AfterValidator(_is_text)]
 
 
 class Table(BaseModel):
-    """A table of a recipe: strict, and never changed."""
+    """Values that are strict in their types and keys and never change: the tables of a recipe, and other settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, serialize_by_alias=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True, serialize_by_alias=True)
 
 
 class Encoder(Table):

@@ -11,11 +11,12 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ensue.engine import bf16_kernel, bf16_kernels, use_bf16_kernel
 from ensue.engine.products import Bf16Kernel
 from ensue.errors import EnsueError, nearest
+from ensue.models.specification import Table
 from ensue.processor import Precision
 
 T = TypeVar("T")
@@ -27,13 +28,7 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 """The devices that ensue runs on, by torch's names."""
 
 
-class Strict(BaseModel):
-    """Values of these types alone, which do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Way(Strict):
+class Way(Table):
     """A way to compute on a CPU. Another way rounds differently."""
 
     precision: Precision = "float32"

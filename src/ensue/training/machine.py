@@ -23,9 +23,10 @@ from ensue.cache import written_beside
 from ensue.cache_folders import cache_directory
 from ensue.engine import bf16_kernels, has_bfloat16
 from ensue.engine.c_library import fingerprint
+from ensue.models.specification import Table
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.processor import Precision
-from ensue.training.device import PLAIN, Products, Strict, Way, computing, products_set
+from ensue.training.device import PLAIN, Products, Way, computing, products_set
 from ensue.training.workloads import WORKLOADS, Workload, training_step
 from ensue.version import VERSION
 
@@ -46,7 +47,7 @@ MAX_ISA = "ONEDNN_MAX_CPU_ISA"
 Say = Callable[[str], object]
 
 
-class Machine(Strict):
+class Machine(Table):
     """The properties of a machine that a profile depends on."""
 
     processor: str
@@ -76,13 +77,13 @@ class Machine(Strict):
         return cache_directory() / "machines" / f"{_digest(self.model_dump_json())}.json"
 
 
-class Timing(Strict):
+class Timing(Table):
     way: Way
     milliseconds: float = Field(gt=0, allow_inf_nan=False)
     """Milliseconds of a training step: the lower quartile, since other work on the machine only makes it longer."""
 
 
-class Profile(Strict):
+class Profile(Table):
     """The timings of each workload, in the ways to compute that were compared."""
 
     format: Literal[1] = 1
