@@ -12,7 +12,7 @@ VERSION_FILE = Path(__file__).parents[1] / "src" / "ensue" / "version.py"
 project = "ensue"
 copyright = "the authors of ensue"
 release = re.findall('VERSION = "(.+)"', VERSION_FILE.read_text(encoding="utf-8"))[0]
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
