@@ -24,8 +24,7 @@ from ensue.console.data_tables import (
 )
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.files import locations_in
-from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_sentences import JsonSentences
+from ensue.data.records.tables import TABLES
 from ensue.data.survey.counts import MOST_VALUES, LabeledSummary, Lengths
 from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.sentence_survey import SentenceSummary
@@ -135,7 +134,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
                 yield f"data.{key}={toml_value(name)}"
 
     def _named(self, name: str) -> str:
-        if self.summary.taken.format == JsonSentences.name:
+        if self.summary.has_keys:
             return f'"{name}"'
         return f"column {name}" if self.summary.width else name
 
@@ -158,7 +157,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
     def _column_table(self) -> Table:
         table = table_of("other columns", "distinct values", "most frequent", left=2)
         columns = self.summary.columns.counts
-        plain = [name for name in columns if not (name.startswith(_KEYS) and self.summary.taken.format == Conllu.name)]
+        plain = [name for name in columns if self.summary.has_keys or not name.startswith(_KEYS)]
         for name in plain[:MOST_ROWS]:
             number = f"over {MOST_VALUES:,}" if len(columns[name]) > MOST_VALUES else f"{len(columns[name]):,}"
             table.add_row(self._named(name), number, listed([value for value, _ in ranked(columns[name])]))
@@ -245,7 +244,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         table = table_of(kind, f"distinct in {counted(rows, 'row')}", "first row", left=2)
         for name in names[:MOST_ROWS]:
             values = list(columns[name])
-            title = f'"{shown(name)}"' if summary.taken.format == JsonSentences.name else f"column {name}"
+            title = f"column {name}" if summary.taken.format in TABLES else f'"{shown(name)}"'
             title += f' "{shown(values[0])}"' if layout.header else ""
             below = values[layout.header :]
             table.add_row(title, f"{len(below):,}", shown(below[0]) if below else "")

@@ -26,8 +26,8 @@ CLASS_FILES = "class-files"
 
 class KnownFormat(NamedTuple):
     """A format, and what it may hold. `sign` tells whether the rows that are not blank are of this format; None if no
-    sign does. `reader` reads its records, if these have columns or keys. `is_setting`: whether `data.format` of a
-    recipe may name it.
+    sign does. `reader` reads its records, if these have columns or keys. `sentences` is the class that reads sentences,
+    as "module:Class". `is_setting`: whether `data.format` of a recipe may name it.
     """
 
     name: str
@@ -36,11 +36,14 @@ class KnownFormat(NamedTuple):
     sign: Callable[[Sequence[str]], bool] | None = None
     reader: Reader | None = None
     is_setting: bool = True
+    sentences: str = ""
 
 
+COLUMN_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes")
+_SENTENCES = "ensue.data.sentences."
 KNOWN = (
-    KnownFormat("columns", (SENTENCES,), (".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes")),
-    KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu),
+    KnownFormat("columns", (SENTENCES,), COLUMN_SUFFIXES, sentences=_SENTENCES + "columns:Columns"),
+    KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu, sentences=_SENTENCES + "conllu:Conllu"),
     KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed, TabSeparated()),
     KnownFormat("csv", (TEXTS, PAIRS), (".csv",), signs.announces, CommaSeparated()),
     KnownFormat("csv-semicolon", (TEXTS, PAIRS), reader=SemicolonSeparated()),
@@ -52,14 +55,20 @@ KNOWN = (
     KnownFormat("cmudict", (PAIRS,), (), signs.is_cmudict),
     KnownFormat("scan", (PAIRS,), (), signs.is_scan),
     KnownFormat("tmx", (PAIRS,), (".tmx",), lambda rows: signs.is_tmx("\n".join(rows[:10]))),
-    KnownFormat("json", (SENTENCES, TEXTS, PAIRS), JSON, signs.is_json, JsonObjects()),
+    KnownFormat(
+        *("json", (SENTENCES, TEXTS, PAIRS), JSON, signs.is_json, JsonObjects()),
+        sentences=_SENTENCES + "json_sentences:JsonSentences",
+    ),
     KnownFormat(ALIGNED, (PAIRS,), is_setting=False),
-    KnownFormat("text", (SENTENCES,), is_setting=False),
+    KnownFormat("conllu-text", (), is_setting=False, sentences=_SENTENCES + "running_text:RunningText"),
+    KnownFormat("text", (SENTENCES,), is_setting=False, sentences=_SENTENCES + "formats:PlainText"),
     KnownFormat("plain", (TEXTS, PAIRS), is_setting=False),
 )
 """All formats of the core. Signs are looked for from the last to the first: a table may hold anything."""
 READERS = tuple(known.reader for known in KNOWN if known.reader)
-NAMES = tuple(known.name for known in KNOWN)
+NAMES = tuple(known.name for known in KNOWN if known.kinds)
+"""The names that a user may give; "conllu-text" is only for the recipe of a cutter."""
+ONLY_SENTENCES = {known.name for known in KNOWN if known.kinds == (SENTENCES,) and known.is_setting}
 ONLY_PAIRS = tuple(known.name for known in KNOWN if known.kinds == (PAIRS,))
 TABBED = {"tsv", "sigmorphon"}
 """Formats of pairs with tabs between columns."""

@@ -36,6 +36,7 @@ from ensue.data.detection.format_table import (
     FOLDERS,
     NAMES,
     ONLY_PAIRS,
+    ONLY_SENTENCES,
     PAIRS,
     by_suffix,
     suffix,
@@ -53,7 +54,6 @@ from ensue.parsing import ParseError, parse_json
 
 Kind = Literal["sentences", "texts", "pairs", "text"]
 """The kinds of data of the core."""
-SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
 _MOST = 0.75
@@ -158,7 +158,7 @@ def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
     if format == FOLDERS or (format and format == shown):
         return Taken("texts", format, "as --format says", format == shown)
     path = files_of(location)[0]
-    if not format and shown and _named(path) not in SENTENCES:
+    if not format and shown and _named(path) not in ONLY_SENTENCES:
         return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
     if not format and _is_tmx(path):
         return Taken("pairs", "tmx", f"by its suffix {suffix(path.name)}", True)
@@ -177,7 +177,7 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
             return "sentences"
         are_pairs = not words and not labels and has_pair_keys(list(filter(None, map(_record, head))))
         return "pairs" if are_pairs else "texts"
-    return "sentences" if format in SENTENCES else "text" if format in PLAIN else "texts"
+    return "sentences" if format in ONLY_SENTENCES else "text" if format in PLAIN else "texts"
 
 
 def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
@@ -191,7 +191,8 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
     if found == "json":
         return Taken(_kind_of(found, head, words, labels), found, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
-    if found == "conllu" or (found == "columns" and (named == found or not _is_table(rows, head, suffix(name)))):
+    is_table = found == "columns" != named and _is_table(rows, head, suffix(name))
+    if found in ONLY_SENTENCES and not is_table:
         return Taken("sentences", found, sign, True)
     documented = text_format(Lines(head, name), is_labeled=True)
     if documented and not (documented == "first-word" and signs.are_prose(rows)):

@@ -29,6 +29,7 @@ class Conllu(Format):
     name = "conllu"
     default_words = "form"
     default_column = "upos"
+    names = NAMES
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
         """Raises DataError for a row without ten columns, without a form, or with an id that does not follow the one

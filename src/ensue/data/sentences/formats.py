@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 
+from ensue.data.detection.format_table import KNOWN
 from ensue.data.lines import Lines
-from ensue.data.sentences.columns import Columns
-from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_sentences import JsonSentences
-from ensue.data.sentences.running_text import RunningText
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label
 from ensue.errors import DataError, nearest
 from ensue.text.tokens import tokens
@@ -53,17 +51,13 @@ def _content(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-FORMATS: dict[str, type[Format]] = {
-    Columns.name: Columns,
-    Conllu.name: Conllu,
-    JsonSentences.name: JsonSentences,
-    RunningText.name: RunningText,
-    PlainText.name: PlainText,
-}
+FORMATS = {known.name: known.sentences for known in KNOWN if known.sentences}
+"""For each name the class, as "module:Class"."""
 
 
 def format_class(name: str) -> type[Format]:
     """The format of that name. Raises DataError, with all names, if there is none."""
     if name not in FORMATS:
         raise DataError(f'unknown format "{name}"; expected one of {", ".join(FORMATS)}{nearest(name, FORMATS)}')
-    return FORMATS[name]
+    module, _, attribute = FORMATS[name].partition(":")
+    return getattr(import_module(module), attribute)  # type: ignore[no-any-return]

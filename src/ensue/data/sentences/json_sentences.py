@@ -96,6 +96,7 @@ class JsonSentences(Format):
     name = "json"
     default_words = ""
     default_column = "labels"
+    has_keys = True
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
         """Raises DataError for a line that is no such object, for labels that are not as many as the tokens, and for
@@ -166,6 +167,9 @@ class JsonSentences(Format):
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """By default the first of "labels", "tags", "ner_tags", "pos_tags", "spans", "entities" and "label"."""
         return sentence.column(column or label_key(sentence.columns) or self.default_column)
+
+    def shown_columns(self, names: Sequence[str]) -> tuple[str, str]:
+        return self.words or next((key for key in TOKEN_KEYS if key in names), "text"), label_key(names)
 
     def misaligned(self, sentence: Sentence, column: str | None = None) -> tuple[Span, ...]:
         return sentence.misaligned.get(column or label_key(sentence.columns), ())

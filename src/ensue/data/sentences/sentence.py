@@ -71,6 +71,10 @@ class Format(ABC):
     default_words: ClassVar[str]
     default_column: ClassVar[str]
     """The column of the labels, for reading and writing, if the user names none."""
+    has_keys: ClassVar[bool] = False
+    """Whether columns are keys of an object."""
+    names: ClassVar[tuple[str, ...]] = ()
+    """The columns of every file; () if each file has its own."""
 
     def __init__(
         self, *, words: str | None = None, splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False
@@ -104,6 +108,10 @@ class Format(ABC):
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """The labels in `column`. Raises DataError (file:line) if there is no such column."""
         return sentence.column(column or self.default_column)
+
+    def shown_columns(self, names: Sequence[str]) -> tuple[str, str]:
+        """The columns of words and of labels, if the user names none, in a sentence with columns of these names."""
+        return self.words or "text", self.default_column
 
     def misaligned(self, sentence: Sentence, column: str | None = None) -> tuple[Span, ...]:
         """The spans of `labels` that begin or end inside of a word."""

@@ -19,7 +19,6 @@ from ensue.data.examples import DOCUMENT_FORMATS, Document, DocumentChoice, Docu
 from ensue.data.examples.record_formats import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import Dialect
-from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.survey.counts import ColumnValues, LabeledSummary, Lengths, fill
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
@@ -93,10 +92,12 @@ def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
 def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, list[str]]]:
     """Each row's cells by the numbers of the columns, or each object's values by their keys."""
     view = DOCUMENT_FORMATS[format]
-    if isinstance(view, RecordDocuments) and isinstance(table := view.reader, Dialect):
+    if not isinstance(view, RecordDocuments):
+        return
+    if isinstance(table := view.reader, Dialect):
         for row in table.rows_of_file(enumerate(head, 1), name):
             yield {str(number): [table.value(field)] for number, field in enumerate(row.values, 1)}
-    elif format == JsonSentences.name:
+    else:
         for line in head:
             with suppress(ParseError):
                 record = parse_json(line)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import NamedTuple, get_args
 
 from ensue.data.detection.kind import Taken
-from ensue.data.records.json_objects import TOKEN_KEYS, label_key
 from ensue.data.sentences.columns import ColumnLines
-from ensue.data.sentences.conllu import NAMES, Conllu
-from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
@@ -39,7 +36,7 @@ class SentenceSummary(LabeledSummary):
     words_column: str = ""
     labels_column: str = ""
     width: int = 0
-    has_tabs: bool = False
+    has_keys: bool = False
     num_documents: int = 0
     scheme: Scheme | None = None
     is_mixed: bool = False
@@ -64,7 +61,7 @@ class _Survey:
             location, format=taken.format, encoding=encoding, words=words or None, splitter=SPLITTER
         )
         self.format, self.asked = source.format, labels
-        self.summary = SentenceSummary(taken, location, encoding, len(source.files))
+        self.summary = SentenceSummary(taken, location, encoding, len(source.files), has_keys=source.format.has_keys)
         self.summary.borders = self.borders = SpanBorders(source.format, [labels or None])
         self.detector = SchemeDetector()
         self.path, self.document = "", -1
@@ -89,7 +86,9 @@ class _Survey:
         self.document = document
         summary.add_words([sentence.words], sum(map(len, sentence.words)))
         summary.repeats.feed(sentence.words, labels)
-        summary.columns.feed(sentence.columns, self.other_columns(sentence))
+        read = {summary.words_column, summary.labels_column}
+        names = self.format.names or sentence.columns
+        summary.columns.feed(sentence.columns, (name for name in names if name not in read))
         if summary.is_labeled:
             self.feed_labels(sentence, labels)
 
@@ -97,8 +96,8 @@ class _Survey:
         """Sets what the first sentence with words shows of all: the columns and their number."""
         summary, names = self.summary, list(sentence.columns)
         if isinstance(sentence.source, ColumnLines):
-            summary.width, summary.has_tabs = sentence.source.width, sentence.source.has_tabs
-        summary.words_column = self.format.words or next((key for key in TOKEN_KEYS if key in names), "text")
+            summary.width = sentence.source.width
+        summary.words_column, default = self.format.shown_columns(names)
         try:
             self.format.labels(sentence, self.asked or None)
         except DataError:
@@ -106,12 +105,7 @@ class _Survey:
                 raise
             summary.is_labeled = False
             return
-        default = label_key(names) if isinstance(self.format, JsonSentences) else self.format.default_column
         summary.labels_column = str(summary.width) if (self.asked or default) == "last" else self.asked or default
-
-    def other_columns(self, sentence: Sentence) -> list[str]:
-        names: Iterable[str] = NAMES if isinstance(self.format, Conllu) else sentence.columns
-        return [name for name in names if name not in (self.summary.words_column, self.summary.labels_column)]
 
     def feed_labels(self, sentence: Sentence, labels: Sequence[str]) -> None:
         self.summary.labels.update(labels)
