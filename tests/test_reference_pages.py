@@ -146,7 +146,7 @@ SCORES: dict[str, Callable[[], dict[str, Any]]] = {
     "evaluation.md": LanguageScores(total_nats=1.0, tokens=1, characters=1).as_json,
     "labeling-scores.md": LabelingTally(spans=True).scores().as_json,
     "classification.md": ClassificationTally(["a", "b"]).scores().as_json,
-    "encoder-decoders.md": lambda: score_texts(["a b"], [["a b"]], tokenize="13a", nats_per_token=1.0).as_json(),
+    "encoder-decoders.md": lambda: score_texts(["a b"], [["a b"]], tokenize="13a", nats=[(1.0, 1)]).as_json(),
 }
 
 

@@ -19,7 +19,7 @@ def test_the_scores_are_those_of_the_libraries() -> None:
     import sacrebleu  # noqa: PLC0415 (it and the next take a second)
     from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
 
-    scores = score_texts(TEXTS, REFERENCES, tokenize="13a", nats_per_token=1.5)
+    scores = score_texts(TEXTS, REFERENCES, tokenize="13a", nats=[(1.5, 1)] * 3)
     columns = [[given[0] for given in REFERENCES], [([*given, None])[1] for given in REFERENCES]]
     assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(TEXTS, columns).score)  # type: ignore[arg-type]
     assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(TEXTS, columns, word_order=2).score)  # type: ignore[arg-type]

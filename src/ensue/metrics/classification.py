@@ -15,9 +15,9 @@ from ensue.metrics.confusion import (
     Tally,
     macro_f1,
     most_supported,
-    share,
     weighted_f1,
 )
+from ensue.metrics.scores import card_columns, share
 
 BINS = 15
 MOST_UNKNOWN = 50
@@ -40,6 +40,7 @@ class ClassificationScores(LabelsScores):
         "accuracy", "macro_f1", "examples", "per_label", "weighted_f1", "micro_f1", "calibration_error", "labels",
         "confusion", "unknown_labels",
     )  # fmt: skip
+    on_card = card_columns(".2%", "accuracy", "macro_f1", "weighted_f1", "calibration_error")
     weighted_f1: float
     micro_f1: float
     examples: int

@@ -10,7 +10,7 @@ from itertools import islice
 from operator import add
 from typing import Any, Generic, TypeVar
 
-from ensue.metrics.scores import ItemRows, Score, ScoredItems, Scores, f1, ratio
+from ensue.metrics.scores import ItemRows, Score, ScoredItems, Scores, f1, f1_of, ratio, share
 
 MOST_LABELS = 100
 """The most labels in a table that a run keeps of a validation, and in a confusion matrix."""
@@ -28,8 +28,8 @@ class LabelScore:
 
     @classmethod
     def of(cls, correct: int, support: int, predicted: int) -> LabelScore:
-        """From counts. f1 is `2 precision recall / (precision + recall)`; a share of nothing is 0, as in conlleval."""
-        f1 = share(2 * correct, support + predicted)
+        """From counts; a share of nothing is 0, as in conlleval."""
+        f1 = f1_of(correct, support, predicted)
         return cls(share(correct, predicted), share(correct, support), f1, support, predicted)
 
 
@@ -134,11 +134,6 @@ def brief(scores: dict[str, Any]) -> dict[str, Any]:
     labels = most_supported(scores["per_label"], {name: one["support"] for name, one in scores["per_label"].items()})
     unknown = dict(islice(scores["unknown_labels"].items(), MOST_LABELS))
     return scores | {"per_label": {name: scores["per_label"][name] for name in labels}, "unknown_labels": unknown}
-
-
-def share(part: float, whole: float) -> float:
-    """`part / whole`; 0 if `whole` is 0."""
-    return part / whole if whole else 0.0
 
 
 def macro_f1(scores: Mapping[str, LabelScore]) -> float:

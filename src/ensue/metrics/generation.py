@@ -23,6 +23,7 @@ from ensue.metrics.scores import (
     Score,
     ScoredItems,
     Scores,
+    card_columns,
     differences,
     of_sums,
     ratio,
@@ -70,6 +71,7 @@ class GenerationScores(Scores):
     surprisal of the tokens of the first reference, ends included.
     """
 
+    on_card = card_columns(".4g", "nats_per_token", "bleu", "chrf", *ROUGES, "exact_match", "edit_rate")
     bleu: float
     chrf: float
     exact_match: float
@@ -101,27 +103,32 @@ class GenerationScores(Scores):
 
 
 def score_texts(
-    texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str, nats_per_token: float | None = None
+    texts: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str,
+    nats: Sequence[tuple[float, int]] | None = None,
 ) -> GenerationScores:
-    """The scores of `texts`; `references` has one or several for each. `tokenize` is a name of sacrebleu's.
+    """The scores of `texts`; `references` has one or several for each. `tokenize` is a name of sacrebleu's. `nats` has
+    the surprisal of each first reference, with the number of its tokens.
 
     Raises EnsueError for no text.
     """
     if not texts:
         raise EnsueError("there is nothing to score: no text with a reference")
-    columns = reference_columns(references)
-    bleu, chrf = bleu_metric(tokenize), chrf_metric()
+    items, signature = scored_items(texts, references, tokenize=tokenize, nats=nats)
+    scores = items.whole()
     has_words = tokenize != "char" and any(" " in reference for given in references for reference in given)
     pairs = list(zip(texts, references, strict=True))
     edits = [nearest_edits(_units(text, has_words), [_units(r, has_words) for r in given]) for text, given in pairs]
     return GenerationScores(
-        bleu=bleu.corpus_score(texts, columns).score,
-        chrf=chrf.corpus_score(texts, columns).score,
-        exact_match=100 * sum(text in given for text, given in pairs) / len(texts),
+        bleu=scores["bleu"],
+        chrf=scores["chrf"],
+        exact_match=scores["exact_match"],
         edit_rate=100 * sum(count for count, _ in edits) / max(1, sum(length for _, length in edits)),
         examples=len(texts),
-        signature=f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}",
-        nats_per_token=nats_per_token,
+        signature=signature,
+        nats_per_token=scores.get("nats_per_token"),
         rouge=rouge_scores(texts, references) if has_words else None,
     )
 
@@ -211,8 +218,10 @@ def scored_items(
     *,
     tokenize: str,
     nats: Sequence[tuple[float, int]] | None = None,
-) -> ScoredItems:
-    """The scores of `texts`, which are the items; with `nats` also those of each first reference and its tokens."""
+) -> tuple[ScoredItems, str]:
+    """The scores of `texts`, which are the items; with `nats` also those of each first reference and its tokens. Beside
+    them the signatures of sacrebleu.
+    """
     columns, rows = reference_columns(references), ItemRows()
     bleu, chrf = bleu_metric(tokenize), chrf_metric()
     counts = [metric._extract_corpus_statistics(texts, columns) for metric in (bleu, chrf)]
@@ -224,7 +233,7 @@ def scored_items(
     scores["exact_match"] = of_sums(lambda sums: 100 * sums[:, second] / sums[:, second + 1])
     if nats is not None:
         scores["nats_per_token"] = ratio(second + 2, second + 3)
-    return rows.scored("texts", scores)
+    return rows.scored("texts", scores), f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
 
 
 def _of_counts(metric: Any, start: int, stop: int) -> Score:
@@ -241,7 +250,7 @@ def compare_texts(
     ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
 ) -> Comparison:
     """Whether `ours` score better than `theirs`."""
-    both = [scored_items(texts, references, tokenize=tokenize) for texts in (ours, theirs)]
+    both = [scored_items(texts, references, tokenize=tokenize)[0] for texts in (ours, theirs)]
     (bleu, chrf), (bleu_theirs, chrf_theirs) = ((s["bleu"], s["chrf"]) for s in (items.whole() for items in both))
     found: dict[str, Difference] = differences(*both)
     p_bleu, p_chrf = (found[name].p if found else 1.0 for name in ("bleu", "chrf"))

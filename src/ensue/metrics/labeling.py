@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ensue.metrics.confusion import LabelsScores, Tally, macro_f1, most_confused
+from ensue.metrics.scores import card_columns
 from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import Span, position, spans
 
@@ -58,6 +59,11 @@ class LabelingScores(LabelsScores):
     @property
     def headline(self) -> tuple[str, float]:
         return ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
+
+
+SPANS_ON_CARD = card_columns(".2%", "accuracy", "precision", "recall", "f1")
+LABELS_ON_CARD = card_columns(".2%", "accuracy", "macro_f1")
+"""The scores on a card of a model whose labels are no spans."""
 
 
 class LabelingTally(Tally[LabelingScores]):

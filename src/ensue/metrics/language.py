@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ensue.metrics.scores import SummedScores, mean, perplexity
+from ensue.metrics.scores import SummedScores, card_columns, mean, perplexity
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,9 @@ class LanguageScores(SummedScores):
     """
 
     in_json = ("nats_per_token", "perplexity", "bits_per_character", "tokens", "characters", "unknown")
+    compared = ("bits_per_character",)
+    on_card = card_columns(".4f", "nats_per_token", "perplexity", "bits_per_character")
+    on_card |= card_columns(",", "tokens", "unknown")
     total_nats: float
     tokens: int
     characters: int
@@ -54,6 +57,9 @@ class MaskedScores(SummedScores):
     """
 
     in_json = ("masked_nats", "perplexity", "accuracy", "next_sentence_accuracy", "masked", "tokens", "unknown")
+    compared = ("masked_nats", "accuracy")
+    on_card = card_columns(".4f", masked_nats="nats per masked token") | card_columns(".2f", "perplexity")
+    on_card |= card_columns(".4f", "accuracy") | card_columns(",", masked="masked tokens")
     total_nats: float = 0.0
     masked: int = 0
     right: int = 0

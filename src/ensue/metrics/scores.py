@@ -10,7 +10,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +19,19 @@ from numpy.typing import ArrayLike, NDArray
 from ensue.inspection.notebook import ShownScores
 
 
+def card_columns(form: str, *names: str, **titles: str) -> dict[str, tuple[str, str]]:
+    """The titles of scores on a model card, with their format."""
+    titles = {name: name.replace("_", " ").replace("f1", "F1") for name in names} | titles
+    return {name: (title, form) for name, title in titles.items()}
+
+
 @dataclass(frozen=True)
 class Scores(ShownScores, ABC):
     """Scores by name: the fields of a subclass, or those fields and properties that are `in_json`."""
 
     in_json: ClassVar[tuple[str, ...]] = ()
+    on_card: ClassVar[Mapping[str, tuple[str, str]]] = MappingProxyType({})
+    """The titles and formats of scores on a model card, by their keys in JSON."""
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `evaluate --json`."""
@@ -37,8 +46,35 @@ class Scores(ShownScores, ABC):
 class SummedScores(Scores):
     """Scores whose fields are sums over parts of the data. Scores of parts can be added."""
 
+    compared: ClassVar[tuple[str, ...]] = ()
+    """The scores that `ensue compare` tests; each is a property."""
+
+    @classmethod
+    def items(cls, rows: ItemRows, unit: str, remarks: Sequence[str] = ()) -> ScoredItems:
+        """Parts of the data as items for a test of differences. A row has the first fields of the scores of a part."""
+
+        def score_of(name: str) -> Score:
+            return of_sums(lambda sums: np.array([getattr(cls(*row), name) for row in sums.tolist()]))
+
+        return rows.scored(unit, {name: score_of(name) for name in cls.compared}, remarks)
+
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+NumberT = TypeVar("NumberT", float, NDArray[np.float64])
+
+
+def share(part: NumberT, whole: NumberT) -> NumberT:
+    """`part / whole`, of numbers or of arrays; 0 where `whole` is 0."""
+    if isinstance(whole, np.ndarray):
+        return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)
+    return part / whole if whole else 0.0
+
+
+def f1_of(correct: NumberT, gold: NumberT, predicted: NumberT) -> NumberT:
+    """`2 precision recall / (precision + recall)`, from counts."""
+    return share(2 * correct, gold + predicted)
 
 
 def mean(total: float, count: float) -> float:
@@ -84,16 +120,12 @@ def of_sums(score: Callable[[Numbers], Numbers]) -> Score:
 
 def ratio(part: int, whole: int) -> Score:
     """The sum of a column, divided by that of another; 0 where that is 0."""
-    return of_sums(lambda sums: np.divide(sums[:, part], sums[:, whole], np.zeros(len(sums)), where=sums[:, whole] > 0))
+    return of_sums(lambda sums: share(sums[:, part], sums[:, whole]))
 
 
 def f1(correct: int, gold: int, predicted: int) -> Score:
     """F1 of the counts in three columns."""
-    return of_sums(
-        lambda sums: (
-            2 * sums[:, correct] / np.maximum(sums[:, gold] + sums[:, predicted], 1)  # both are whole numbers
-        )
-    )
+    return of_sums(lambda sums: f1_of(sums[:, correct], sums[:, gold], sums[:, predicted]))
 
 
 @dataclass(frozen=True)

@@ -179,12 +179,14 @@ def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
 def score_table(
     scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], first: str = "data"
 ) -> list[str]:
-    """The scores by data as a table in Markdown. `columns` has their titles and formats; a missing number is a dash."""
+    """The scores by data as a table in Markdown. `columns` has their titles and formats; a missing number is a dash,
+    and a share is in percent without the sign.
+    """
     titles = " | ".join(title for title, _ in columns.values())
     lines = [f"| {first} | {titles} |", "|---" * (len(columns) + 1) + "|"]
     for data, found in scores.items():
         cells = ("-" if found.get(key) is None else format(found[key], form) for key, (_, form) in columns.items())
-        lines.append(f"| {data} | {' | '.join(cells)} |")
+        lines.append(f"| {data} | {' | '.join(cell.rstrip('%') for cell in cells)} |")
     return lines
 
 

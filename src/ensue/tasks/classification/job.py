@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -129,10 +129,5 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
         return score_classifier(classify(model, encoded), encoded.labels, self.parts.labels)
 
     @property
-    def score_columns(self) -> dict[str, str]:
-        return {
-            "accuracy": "accuracy",
-            "macro_f1": "macro F1",
-            "weighted_f1": "weighted F1",
-            "calibration_error": "calibration error",
-        }
+    def score_columns(self) -> Mapping[str, tuple[str, str]]:
+        return ClassificationScores.on_card

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from ensue.errors import distinct_names, listed
 from ensue.runs.pictures import picture
+from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import DataSetJob, Examples
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -45,8 +46,8 @@ class LabelsJob(DataSetJob[ModelT, DataT], Generic[ModelT, DataT]):
 
     @property
     @abstractmethod
-    def score_columns(self) -> dict[str, str]:
-        """The scores on the card with their titles. All are shares."""
+    def score_columns(self) -> Mapping[str, tuple[str, str]]:
+        """The scores on the card with their titles and formats."""
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # that of its data
@@ -89,11 +90,7 @@ class LabelsJob(DataSetJob[ModelT, DataT], Generic[ModelT, DataT]):
         return f"of {len(names)} labels ({listed(names, MOST_NAMES)})"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        columns = self.score_columns
-        lines = [f"| data | {' | '.join(columns.values())} | {self.unit} |", f"|---{'|---' * len(columns)}|---|"]
-        for name, found in scores.items():
-            numbers = " | ".join(f"{100 * found[key]:.2f}" for key in columns)
-            lines.append(f"| {name} | {numbers} | {found[self.counted_by]:,} |")
+        lines = score_table(scores, {**self.score_columns, self.counted_by: (self.unit, ",")})
         last = next(reversed(scores.values()), None)
         return lines if last is None else [*lines, "", *label_table(last["per_label"])]
 

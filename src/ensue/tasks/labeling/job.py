@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.metrics.labeling import LabelingScores
+from ensue.metrics.labeling import LABELS_ON_CARD, SPANS_ON_CARD, LabelingScores
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
@@ -78,7 +78,5 @@ class LabelingJob(LabelsJob[Tagger, Any]):
         return evaluate_tagger(model, self.data_set.encoded(self.split.test, self.parts), self.parts.labels)
 
     @property
-    def score_columns(self) -> dict[str, str]:
-        if self.parts.labels.has_spans:
-            return {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
-        return {"accuracy": "accuracy", "macro_f1": "macro F1"}
+    def score_columns(self) -> Mapping[str, tuple[str, str]]:
+        return SPANS_ON_CARD if self.parts.labels.has_spans else LABELS_ON_CARD

@@ -145,9 +145,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
         return f"over {self.corpus.tokenizer.vocabulary_size:,} {'subwords' if kind == 'bpe' else kind}"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        means = ("nats_per_token", "perplexity", "bits_per_character")
-        formats = {**dict.fromkeys(means, ".4f"), "tokens": ",", "unknown": ","}
-        return score_table(scores, {key: (key.replace("_", " "), form) for key, form in formats.items()}, "text")
+        return score_table(scores, LanguageScores.on_card, "text")
 
 
 def language_modeling(

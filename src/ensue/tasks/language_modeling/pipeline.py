@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
@@ -23,7 +22,7 @@ from ensue.decode.search import BeamSearch
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.language import LanguageScores
-from ensue.metrics.scores import ItemRows, ScoredItems, ratio
+from ensue.metrics.scores import ItemRows, ScoredItems
 from ensue.models.adaptation import Adaptation, AdaptationOptions
 from ensue.models.adaptive_model import AdaptiveModel
 from ensue.models.language_model import LanguageModel
@@ -287,9 +286,9 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = NatsOfParts(np.cumsum(counts[:, 0]))
         read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
-        rows = ItemRows(zip(nats.totals / math.log(2), counts[:, 1], strict=True))
         few = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so its surprisal is too low"
-        return rows.scored("pieces", {"bits_per_character": ratio(0, 1)}, [few] if tokens.unknown else [])
+        rows = ItemRows(np.column_stack((nats.totals, counts)))
+        return LanguageScores.items(rows, "pieces", [few] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
         parts = 1 if self.reader.reads_alone else default_parts(scores.tokens) if parts is None else parts

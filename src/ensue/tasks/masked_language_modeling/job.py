@@ -99,9 +99,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return f"over {self.parts.vocabulary_size:,} subwords"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        nats, masked = ("nats per masked token", ".4f"), ("masked tokens", ",")
-        others = {"perplexity": ("perplexity", ".2f"), "accuracy": ("accuracy", ".4f")}
-        return score_table(scores, {"masked_nats": nats, **others, "masked": masked}, "text")
+        return score_table(scores, MaskedScores.on_card, "text")
 
 
 class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):

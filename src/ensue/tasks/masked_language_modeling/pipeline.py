@@ -22,7 +22,7 @@ from ensue.inspection.markup import share
 from ensue.inspection.notebook import Answers, html, table_section
 from ensue.inspection.page import Inspection
 from ensue.metrics.language import MaskedScores
-from ensue.metrics.scores import ItemRows, ScoredItems, ratio
+from ensue.metrics.scores import ItemRows, ScoredItems
 from ensue.metrics.words import TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
@@ -270,11 +270,11 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
             nats, right = (
                 np.bincount(row_of, part.double().cpu().numpy(), batch.rows) for part in (found.nats, found.is_best)
             )
-            for row in np.stack((nats, right, hidden.sum(1).numpy()), 1):
+            for row in np.stack((nats, hidden.sum(1).numpy(), right), 1):
                 rows.append(row)
 
         self._scored(location, encoding, collect=collect)
-        return rows.scored("blocks", {"masked_nats": ratio(0, 2), "accuracy": ratio(1, 2)})
+        return MaskedScores.items(rows, "blocks")
 
     def _scored(self, location: Location, encoding: str, **told: Any) -> MaskedScores:
         self._check_head("this score")

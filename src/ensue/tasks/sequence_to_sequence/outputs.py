@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ensue.inspection.notebook import Shown
+from ensue.metrics.generation import GenerationScores
 from ensue.runs import reporter
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.special_tokens import TokenizerWithSpecials
@@ -87,13 +88,11 @@ def shown(tokenizer: TokenizerWithSpecials, id: int) -> str:
     return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")
 
 
-COLUMNS = ("nats_per_token", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "edit_rate")
-
-
 def score_table(scores: dict[str, dict[str, Any]]) -> list[str]:
     """The scores by data as a table in Markdown, with the signatures of BLEU."""
-    columns = [name for name in COLUMNS if any(name in found for found in scores.values())]
-    lines = reporter.score_table(scores, {name: (name.replace("_", " "), ".4g") for name in columns})
+    names = {name for found in scores.values() for name in found}
+    columns = {name: column for name, column in GenerationScores.on_card.items() if name in names}
+    lines = reporter.score_table(scores, columns)
     signatures = {found["signature"] for found in scores.values() if "signature" in found}
     return [*lines, *(f"\n{signature}" for signature in signatures)]
 

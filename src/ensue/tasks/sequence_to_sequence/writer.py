@@ -202,9 +202,8 @@ class Writer(Predictor, Generic[ItemT]):
     def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
         """The scores of the outputs for these sources, all of whose targets are references."""
         texts, wanted, found = self._answered(pairs)
-        nats = sum(nats for nats, _ in found) / sum(tokens for _, tokens in found)
         tokenize = self._tokenization(wanted)
-        scores = score_texts(texts, wanted, tokenize=tokenize, nats_per_token=nats)
+        scores = score_texts(texts, wanted, tokenize=tokenize, nats=found)
         if compare is None:
             return scores
         theirs = [output.text for _, output in compare.answers(pairs)]
@@ -213,7 +212,7 @@ class Writer(Predictor, Generic[ItemT]):
     def items_scored(self, items: Sequence[ItemT]) -> ScoredItems:
         """These scores, with the sources that they are made of."""
         texts, wanted, found = self._answered(items)
-        return scored_items(texts, wanted, tokenize=self._tokenization(wanted), nats=found)
+        return scored_items(texts, wanted, tokenize=self._tokenization(wanted), nats=found)[0]
 
     def _answered(self, items: Sequence[ItemT]) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
         """The outputs for sources, all targets of each, and the surprisal of the first with its number of tokens."""

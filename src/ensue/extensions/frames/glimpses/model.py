@@ -19,6 +19,7 @@ from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.recipe import GlimpseSpecification, GlimpsesRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, frames_of
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frames_seen
+from ensue.metrics.scores import card_columns
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
@@ -420,9 +421,8 @@ class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
         return None if self.split.test is None else score_reader(model, self.parts.labels, self.split.test, most)
 
     @property
-    def score_columns(self) -> dict[str, str]:
-        return {"exact_match": "exact match", "edit_rate": "edit rate", "nats_per_symbol": "nats per symbol"}
+    def score_columns(self) -> dict[str, tuple[str, str]]:
+        return card_columns(".4g", "exact_match", "edit_rate", "nats_per_symbol")
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        shares = {key: (title, ".4g") for key, title in self.score_columns.items()}
-        return score_table(scores, {**shares, "examples": ("images", ",")})
+        return score_table(scores, {**self.score_columns, "examples": ("images", ",")})
