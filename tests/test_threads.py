@@ -174,8 +174,7 @@ def test_words_that_are_looked_up_in_a_file(tmp_path: Path) -> None:
     lexicon = build_lexicon(recipe.features, {}, vectors=["the"])
     labels = Labels(["a", "b"], scheme=None, tag_scheme=None)
     model = TaggerParts(lexicon, torch.zeros(2, 3), labels).build(recipe).eval()
-    reader = Reader(model.features, lexicon, torch.device("cpu"))
-    reader.look_up(tmp_path / "vectors.txt")
+    reader = Reader(model.features, lexicon, torch.device("cpu")).with_vectors(tmp_path / "vectors.txt")
 
     def work(number: int) -> list[tuple[list[str], FormTable, Ragged]]:
         return [(text, *reader.read([text])) for text in texts_of(number)]

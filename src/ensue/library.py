@@ -72,9 +72,7 @@ def load(
         pipeline: Pipeline = found.of(directory, chosen)
     if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
         raise EnsueError(f"{run}: only recurrent layers and Transformers can be in bfloat16, and the model has none")
-    if vectors is not None:
-        pipeline.use_vectors(vectors)
-    return pipeline
+    return pipeline if vectors is None else pipeline.with_vectors(vectors)  # type: ignore[no-any-return]
 
 
 def train(

@@ -77,7 +77,6 @@ def test_options_are_the_arguments_of_methods(task: str, command: str, options: 
     entry = task_entry(task)
     assert options <= entry.options(command)
     assert ("format" in entry.options("predict")) == (task in ("sequence-to-sequence", "labeling"))
-    assert "n_best" not in entry.options("evaluate")
 
 
 def test_the_default_is_a_task() -> None:

@@ -65,9 +65,9 @@ class FormMemory(Copyable):
         device: torch.device,
         *,
         most: int = MOST_FORMS,
+        vectors: VectorIndex | None = None,
     ) -> None:
-        self.features, self.lexicon, self.device, self.most = features, lexicon, device, most
-        self.vectors: VectorIndex | None = None
+        self.features, self.lexicon, self.device, self.most, self.vectors = features, lexicon, device, most, vectors
         self._lock = Lock()
         self.forget()
 

@@ -12,28 +12,31 @@ if TYPE_CHECKING:  # it needs pydantic, which the table of tasks does not
     from ensue.recipe.tables import Recipe
 
 _METHODS = {
-    "generate": ("generate", "samples", "search"),
-    "predict": ("prediction_lines",),
-    "score": ("score_lines",),
+    "generate": ("generate", "samples", "search", "with_adaptation"),
+    "predict": (
+        *("prediction_lines", "with_search", "with_splitter", "with_vectors", "with_glossary", "with_markup"),
+        "with_others",
+    ),
+    "score": ("score_lines", "with_adaptation", "with_others"),
+    "evaluate": (
+        *("evaluate", "with_search", "with_adaptation", "with_vectors", "with_others", "minimal_pairs"),
+        *("text_similarity", "sense_scores", "word_in_context"),
+    ),
+    "inspect": ("inspect", "with_search", "with_vectors"),
 }
-"""The methods of a pipeline that do what a command does, where they have other names than the command."""
-_OF_METHODS = (
-    ("with_splitter", {"splitter"}, {"predict"}),
-    ("use_vectors", {"vectors"}, {"predict", "evaluate", "inspect"}),
-    ("with_glossary", {"glossary"}, {"predict"}),
-    ("with_markup", {"keep_markup"}, {"predict"}),
-    ("with_others", {"with"}, {"predict", "evaluate", "score"}),
-    ("minimal_pairs", {"minimal_pairs"}, {"evaluate"}),
-    ("text_similarity", {"similarity"}, {"evaluate"}),
-    ("sense_scores", {"senses"}, {"evaluate"}),
-    ("word_in_context", {"word_in_context", "threshold_from"}, {"evaluate"}),
-)
-"""The options of commands that a pipeline has by having a method."""
+"""The methods of pipelines whose arguments are options of a command; of other commands the one of the same name."""
+_OPTIONS = {
+    "with_vectors": {"vectors"},
+    "with_markup": {"keep_markup"},
+    "with_others": {"with"},
+    "minimal_pairs": {"minimal_pairs"},
+    "text_similarity": {"similarity"},
+    "sense_scores": {"senses"},
+    "word_in_context": {"word_in_context", "threshold_from"},
+}
+"""The options of methods whose arguments have other names."""
 _NAMES = {"num_samples": "samples", "width": "beams"}
 """Options that have other names than the arguments."""
-
-_OF_PREDICT = {"n_best", "at_least"}
-"""Arguments of `with_search` that only `predict` has as options."""
 
 
 @dataclass(frozen=True)
@@ -93,27 +96,20 @@ class TaskEntry:
 
     def options(self, command: str) -> set[str]:
         """The options of a command that models of this task take, by the signatures of the pipeline."""
-        pipeline = self.pipeline_class
-        methods = ("generate_into",) if command == "generate" and pipeline.generates_files else ()
-        found = set[str]().union(*(_arguments(pipeline, name) for name in methods or _METHODS.get(command, (command,))))
-        if command == "predict" and "format" not in _arguments(pipeline, "evaluate"):
-            found.discard("format")  # of labeled data, which these models do not read
-        for method, options, commands in _OF_METHODS:
-            if command in commands and hasattr(pipeline, method):
-                found |= options
-        if command in ("predict", "evaluate", "inspect"):
-            search = _arguments(pipeline, "with_search")
-            found |= search if command == "predict" else search - _OF_PREDICT
-        if command in ("generate", "score", "evaluate"):
-            found |= _arguments(pipeline, "with_adaptation")
-        return {_NAMES.get(name, name) for name in found}
+        pipeline, methods = self.pipeline_class, _METHODS.get(command, (command,))
+        if command == "generate" and pipeline.generates_files:
+            methods = ("generate_into", "with_adaptation")
+        options = set[str]().union(*(_options(pipeline, name) for name in methods))
+        if command == "predict" and "format" not in _options(pipeline, "evaluate"):
+            options.discard("format")  # of labeled data, which these models do not read
+        return {_NAMES.get(name, name) for name in options}
 
 
-def _arguments(pipeline: type[Any], method: str) -> set[str]:
-    """The names of the arguments of a method, those of an `Unpack` too; none if there is no such method."""
+def _options(pipeline: type[Any], method: str) -> set[str]:
+    """The options of a method: its arguments, those of an `Unpack` too; none if there is no such method."""
     function = getattr(pipeline, method, None)
-    if function is None:
-        return set()
+    if function is None or method in _OPTIONS:
+        return set() if function is None else _OPTIONS[method]
     found = set[str]()
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:

@@ -147,9 +147,13 @@ class WordPipeline(Predictor):
     def lacking(self, *, least: int = 0) -> str:
         return self.reader.lacking.line(least=least)
 
+    def with_vectors(self, file: str | Path) -> Self:
+        """This model, which looks up words that the training data do not have in `file`, the vectors of training."""
+        return changed(self, reader=self.reader.with_vectors(file))
+
     def use_vectors(self, file: str | Path) -> None:
-        """Looks up words that the training data do not have in `file`, the vectors of training."""
-        self.reader.look_up(file)
+        """Looks up words that the training data do not have in `file` from now on, as `with_vectors` does in a copy."""
+        self.reader = self.reader.with_vectors(file)
 
     def read_words(
         self, texts: Sequence[Sequence[str]], columns: dict[str, tuple[str, ...]] | None = None
@@ -211,15 +215,15 @@ class Reader:
         self._count(table, numbers)
         return table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
 
-    def look_up(self, file: str | Path) -> None:
-        """Takes the pretrained vectors of unknown words from `file` from now on."""
+    def with_vectors(self, file: str | Path) -> Self:
+        """This reader with the pretrained vectors of unknown words from `file`."""
         if self.features.vectors is None:
             raise EnsueError(f"{file}: the model was trained without pretrained vectors")
         index, expected = VectorIndex(file), self.features.vectors.embedding_dim
         if index.dimension != expected:
             raise EnsueError(f"{file}: vectors of {index.dimension} numbers; the model has {expected}")
-        self.memory.vectors = index
-        self.memory.forget()
+        memory = FormMemory(self.features, self.lexicon, self.memory.device, vectors=index)
+        return changed(self, memory=memory, lacking=Lacking())
 
     def _count(self, table: FormTable, numbers: NDArray[np.int32]) -> None:
         """Counts the words for which a feature has nothing."""
