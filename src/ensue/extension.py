@@ -53,7 +53,9 @@ class Extension:
     trackers: Mapping[str, str] = field(default_factory=dict)
     """Subclasses of `Tracker`."""
     exporters: Mapping[str, str] = field(default_factory=dict)
-    """For formats of `ensue export`, the functions that write a run."""
+    """For formats of `ensue export`, functions (run, description, out, *, overwrite, **options) that write the model of
+    a `ModelDescription` and return lines about the files. The options are those of the command that they name.
+    """
     importers: Mapping[str, str] = field(default_factory=dict)
     """Functions that make a run of a published model, if they know its files."""
     sections: Mapping[str, str] = field(default_factory=dict)

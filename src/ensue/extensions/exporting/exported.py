@@ -43,8 +43,8 @@ def write_directory(
     try:
         if place.exists() and not place.is_dir():
             raise DataError("is a file; --out names a directory", place)
-        found = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-        if other := next((name for name in found if name not in names), None):
+        existing = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+        if other := next((name for name in existing if name not in names), None):
             raise DataError(f"not empty (it holds {other}); choose another --out", place)
         for name in contents:
             (place / name).parent.mkdir(parents=True, exist_ok=True)

@@ -207,6 +207,11 @@ class ModelDescription:
     data_set: Callable[[Any, Any], Any] | None = None
     """(recipe, run) to the labeled examples of the recipe, whose `split` has the validation data."""
 
+    @property
+    def kinds(self) -> tuple[type[Input], type[Output]]:
+        """The classes of `input` and `output`, by which exporters choose."""
+        return type(self.input), type(self.output)
+
 
 def mask_of(numbers: Tensor, lengths: Tensor) -> Tensor:
     """(B, T), True at the first `lengths` positions of each row."""

@@ -15,7 +15,7 @@ from ensue.errors import EnsueError
 from ensue.extensions.exporting.c import precision as precisions
 from ensue.extensions.exporting.c.precision import PRECISIONS, stored
 from ensue.extensions.exporting.c.printing import piece
-from ensue.extensions.exporting.c.writing import header, interface_of, printed
+from ensue.extensions.exporting.c.writing import INTERFACES, header, printed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import task_entry
 from extensions.exporting.c.carried import COMPILERS, Carried, compiled, library, put, twin
@@ -169,8 +169,7 @@ def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: p
     data = run.recipe.data
     run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
     other: Any = ensue.load(run.path, device="cpu")
-    interface = interface_of(other.describe())
-    assert interface is not None
+    interface = INTERFACES[other.describe().kinds]
     files = printed(run, other.describe(), "other").files
     pipeline: Any = ensue.load(tmp_path / "transduce-lstm")
     disturb(pipeline.model)
@@ -207,8 +206,7 @@ def test_changed_labels_and_probabilities_are_measured(
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(tmp_path / name)
     other: Any = ensue.load(run.path, device="cpu")
-    interface = interface_of(other.describe())
-    assert interface is not None
+    interface = INTERFACES[other.describe().kinds]
     files = printed(run, other.describe(), "other").files
     pipeline: Any = ensue.load(tmp_path / name)
     disturb(pipeline.model)

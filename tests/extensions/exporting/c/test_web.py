@@ -101,7 +101,7 @@ def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
     (code, _), (_, options) = asked
     assert "+simd128" in asked[0][1]
     assert options == ()
-    assert b'#include "page.c"' in code[web.WHOLE]
+    assert b'#include "page.c"' in code[web.SOURCE]
     assert b"page_feed" in code["page.c"]
     module = found["page.js"]
     for content in (b"code " + " ".join(asked[0][1]).encode(), b"code ", code["page.weights"]):
@@ -151,7 +151,7 @@ def test_a_compiler_that_is_missing_or_old_is_named(
 @needs_zig
 def test_what_the_compiler_says_is_passed_on() -> None:
     with pytest.raises(EnsueError, match=r"^ziglang cannot compile the model: .*error:.*[^\n]$"):
-        web.compiled({web.WHOLE: b"int f(void) { return g; }"}, ())
+        web.compiled({web.SOURCE: b"int f(void) { return g; }"}, ())
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "packages")
     monkeypatch.setattr(web, "check_compiler", lambda: None)
-    assert web.compiled({web.WHOLE: b""}, ()) == b"code"
+    assert web.compiled({web.SOURCE: b""}, ()) == b"code"
 
 
 @pytest.mark.slow

@@ -51,12 +51,12 @@ def classifier_parts(description: ModelDescription, weights: Weights) -> Parts:
     pieces = ["stored.h", "utf8.h", *characters(words.splitter), *layers]
     pieces += _bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)
     pieces += ["choice.h", "lines.h", "classes.h"]
-    said = {"LABELS": len(labels), "TEXTS": words.num_texts}
-    return Parts(constants, pieces, interface="classes", said=said, usage=USAGE)
+    values = {"LABELS": len(labels), "TEXTS": words.num_texts}
+    return Parts(constants, pieces, interface="classes", values=values, usage=USAGE)
 
 
 def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
-    """The constants of choice.h."""
+    """Return the constants of choice.h."""
     texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in labels.names]
     return {
         "IS_MULTIPLE": int(labels.multiple),
@@ -68,7 +68,7 @@ def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[s
 
 
 def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: dict[str, Any]) -> list[str]:
-    """The pieces that read words, run layers over them, and pool."""
+    """Return the pieces that read words, run layers over them, and pool."""
     steps = Steps(weights, 1)
     table = layer_table(cast("SequenceLayer", model.layers), steps, constants)
     features = feature_pieces(model.features, lexicon, steps, constants)
@@ -79,7 +79,7 @@ def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: di
 
 
 def class_head(model: Classifier, weights: Weights, constants: dict[str, Any]) -> list[str]:
-    """The pieces from the outputs of layers to the scores of labels."""
+    """Return the pieces from the outputs of layers to the scores of labels."""
     assert isinstance(model.pooling, Poolings)
     kinds: dict[type[Pooling], int] = {
         LastPooling: 0,
@@ -115,8 +115,8 @@ def class_head(model: Classifier, weights: Weights, constants: dict[str, Any]) -
 def _bag(
     bag: NgramBag | None, lexicon: Lexicon, weights: Weights, constants: dict[str, Any], *, has_words: bool
 ) -> list[str]:
-    """The pieces of the n-grams: the table of known words, if no feature has it, and the rows that are kept, as bits,
-    32 with the number of those before them.
+    """Return the pieces of the n-grams: the table of known words, if no feature has it, and the rows that are stored,
+    as bits, 32 of them with the number of stored rows before them.
     """
     if bag is None:
         constants["NGRAMS"] = 0

@@ -1,4 +1,4 @@
-"""Weights in fewer bits, and what that does to a model."""
+"""Weights in fewer bits, and the effect on answers of the model."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from ensue.runs.directory import RunDirectory
 
 F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
-"""The bits of each number of a matrix."""
-CHARACTERS = WORDS = 20_000
-"""So much of the validation data is read: of a text, and of sentences, short texts and series."""
+"""Bits of each number of a matrix."""
+MAX_CHARACTERS = MAX_WORDS = 20_000
+"""The part of the validation data that is read: of a text, and of sentences, short texts and series."""
 PANEL = 16
 """The columns of a panel of rows.h and of whole.h."""
-SOURCE_CHARACTERS = 8_000
-"""So much of the sources of an encoder–decoder, whose search takes longer."""
+MAX_SOURCE_CHARACTERS = 8_000
+"""The characters of sources that are read for an encoder–decoder, whose search takes longer."""
 
 
 def stored(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
-    """A matrix (rows, columns) as stored.h reads it; what `multiply` reads stands in panels. Before whole numbers there
-    is a factor for each column (axis 0) or row (axis 1). Raises ValueError for numbers that this cannot hold.
+    """Return a matrix (rows, columns) as stored.h reads it, or in panels as `multiply` does. Integers follow a factor
+    for each column (axis 0) or row (axis 1). Raises ValueError for numbers out of the range of the precision.
     """
     numbers: NDArray[np.float32] = matrix.detach().cpu().float().numpy()
-    factors, found = b"", numbers.astype(np.dtype("<f4"))
+    factors, cells = b"", numbers.astype(np.dtype("<f4"))
     if precision != F32:
         with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(found := numbers.astype("<f2")).all():
+            if not np.isfinite(cells := numbers.astype("<f2")).all():
                 raise ValueError(f"a weight is {np.abs(numbers).max():,.6g}, too large for {precision}")
     if PRECISIONS[precision] == 8:
         largest = np.abs(numbers).max(axis, keepdims=True, initial=0)
         sizes: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype("<f4")
-        factors, found = sizes.tobytes(), np.rint(numbers / sizes).astype(np.int8)
-    return factors + (panels(found, 2 if factors else 1) if in_panels else found).tobytes()
+        factors, cells = sizes.tobytes(), np.rint(numbers / sizes).astype(np.int8)
+    return factors + (panels(cells, 2 if factors else 1) if in_panels else cells).tobytes()
 
 
 def panels(matrix: NDArray[Any], beside: int) -> NDArray[Any]:
-    """Panels of PANEL columns, one behind the other, in which so many rows stand side by side; zeros at the ends."""
+    """Return panels of PANEL columns, in which `beside` rows stand side by side, with zeros at the ends."""
     matrix = np.pad(matrix, [(0, -len(matrix) % beside), (0, -matrix.shape[1] % PANEL)])
     return matrix.reshape(len(matrix) // beside, beside, -1, PANEL).transpose(2, 0, 3, 1)
 
@@ -74,8 +74,8 @@ def measured(run: RunDirectory, pipeline: Any, proof: Proof, files: dict[str, by
         precision: The precision of their matrices.
     """
     here = f"Matrices and tables are {precision}. "
-    command, given = compiler(), proof.inputs(run, pipeline.describe().data_set)
-    if command is None or not given:
+    command, inputs = compiler(), proof.inputs(run, pipeline.describe().data_set)
+    if command is None or not inputs:
         why = "there is no validation text" if command else "there is no C compiler"
         return f"{here}What that changes was not measured: {why}."
     options = [flag for flag in (*compiler_flags(), "-ffp-contract=off") if flag not in ("-shared", "-fPIC")]
@@ -86,15 +86,15 @@ def measured(run: RunDirectory, pipeline: Any, proof: Proof, files: dict[str, by
         reading = [f"{folder}/program", *proof.arguments]
         try:
             subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
-            lines = "\n".join(_line(part, Path(folder, f"{number}.npy")) for number, part in enumerate(given))
-            found = subprocess.run(reading, input=lines.encode(), capture_output=True, check=True).stdout
+            lines = "\n".join(_line(part, Path(folder, f"{number}.npy")) for number, part in enumerate(inputs))
+            output = subprocess.run(reading, input=lines.encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return f"{here}What that changes was not measured: the program could not be compiled and run."
-    return here + proof.compare(pipeline, given, found.decode().removesuffix("\n").split("\n"))
+    return here + proof.compare(pipeline, inputs, output.decode().removesuffix("\n").split("\n"))
 
 
 def _line(part: Any, place: Path) -> str:
-    """The line of stdin with a text, or with the file of a series."""
+    """Return the line of stdin with a text, or with the file of a series."""
     if isinstance(part, str):
         return part
     np.save(place, part)
@@ -102,7 +102,7 @@ def _line(part: Any, place: Path) -> str:
 
 
 def compare_nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """The nats of the tokens of a text."""
+    """Compare the nats of the tokens of a text."""
     fewer = np.mean([float(line.split()[0]) for line in lines])
     before = np.mean([token.nats for token in pipeline.score(texts[0])])
     return (
@@ -112,14 +112,14 @@ def compare_nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
 
 
 def compare_tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """The labels of words."""
+    """Compare the labels of words."""
     before = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
     fewer = [line.split("\t")[-2:] for line in lines if line]
     return _same("words", fewer, [(word.label, word.confidence) for word in before])
 
 
 def compare_classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """The labels of texts."""
+    """Compare the labels of texts."""
     pairs = pipeline.num_texts == 2
     before = pipeline.predict([tuple(text.split("\t")) for text in texts] if pairs else texts)
     fewer = [line.split("\t")[2 * pairs :][:2] for line in lines]
@@ -127,7 +127,7 @@ def compare_classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
 
 
 def compare_answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """The answers of an encoder–decoder."""
+    """Compare the answers of an encoder–decoder."""
     from ensue.tasks.sequence_to_sequence.writer import on_one_line  # noqa: PLC0415
 
     before = pipeline.with_search(n_best=1).predict([tuple(text.split("\t")) for text in texts])
@@ -139,13 +139,13 @@ def compare_answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
 
 
 def compare_series(pipeline: Any, series: list[Any], lines: list[str]) -> str:
-    """The labels of series."""
+    """Compare the labels of series."""
     before = [(" ".join(one.labels) or "-", one.probability) for one in pipeline.predict(series)]
     return _same("series", [line.split("\t")[1:] for line in lines], before)
 
 
 def compare_frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
-    """The labels of frames."""
+    """Compare the labels of the vectors of series."""
     answers = pipeline.predict(series, confidence=True)
     before = [pair for one in answers for pair in zip(one.labels, one.probabilities, strict=True)]
     rows = [[part.split(" ") for part in line.split("\t")[1:]] for line in lines]
@@ -164,14 +164,14 @@ def _same(what: str, fewer: list[list[str]], before: list[tuple[str, float]]) ->
 def validation_sentences(run: RunDirectory, data_set: Any) -> list[str]:
     """Return some sentences, with blanks between the words."""
     texts = _validation_data(run, data_set)
-    return [] if texts is None else _first(texts.texts, WORDS)
+    return [] if texts is None else _first(texts.texts, MAX_WORDS)
 
 
 def validation_documents(run: RunDirectory, data_set: Any) -> list[str]:
     """Return some texts, or pairs with a tab between them."""
-    found = _validation_data(run, data_set)
-    parts = [] if found is None else [_first(texts, WORDS) for texts in found.texts]
-    return ["\t".join(both) for both in zip(*parts, strict=False)]
+    data = _validation_data(run, data_set)
+    columns = [] if data is None else [_first(texts, MAX_WORDS) for texts in data.texts]
+    return ["\t".join(row) for row in zip(*columns, strict=False)]
 
 
 def validation_sources(run: RunDirectory, _: Any) -> list[str]:
@@ -190,27 +190,29 @@ def validation_sources(run: RunDirectory, _: Any) -> list[str]:
     except EnsueError:
         return []
     lines = ["\t".join(" ".join(text.split()) for text in pair.sources) for pair in pairs]
-    return [line for line, size in zip(lines, accumulate(map(len, lines)), strict=True) if size <= SOURCE_CHARACTERS]
+    return [
+        line for line, size in zip(lines, accumulate(map(len, lines)), strict=True) if size <= MAX_SOURCE_CHARACTERS
+    ]
 
 
 def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
     """Return some series."""
-    found = _validation_data(run, data_set)
-    if found is None:
+    data = _validation_data(run, data_set)
+    if data is None:
         return []
-    count = np.searchsorted(found.rows.starts, WORDS, side="right") - 1
-    return [found.rows[row] for row in range(count)]
+    count = np.searchsorted(data.rows.starts, MAX_WORDS, side="right") - 1
+    return [data.rows[row] for row in range(count)]
 
 
 def _first(texts: Any, words: int) -> list[str]:
-    """As many texts as have so many words, each in one line."""
-    found: list[str] = []
+    """Return the first texts with up to `words` words together, each in one line."""
+    lines: list[str] = []
     for text in texts:
         words -= len(text)
         if words < 0:
             break
-        found.append(" ".join(" ".join(text).split()))
-    return found
+        lines.append(" ".join(" ".join(text).split()))
+    return lines
 
 
 def _validation_data(run: RunDirectory, data_set: Any) -> Any:
@@ -239,7 +241,7 @@ def validation_text(run: RunDirectory, _: Any) -> list[str]:
             start = training_characters(source.count_characters(), data, run) or 0
         else:
             return []
-        text = "".join(source.chunks(start, start + CHARACTERS))
+        text = "".join(source.chunks(start, start + MAX_CHARACTERS))
         return [text] if text else []
     except DataError:
         return []

@@ -44,7 +44,7 @@ class Parts:
     pieces: list[str]
     interface: str
     """The beginning of the names of the task's files: `_header.h` and `_example.c`."""
-    said: dict[str, Any]
+    values: dict[str, Any]
     """Numbers and pieces of these files, by the names that stand there between two `@`."""
     usage: str
     """Lines of the README."""

@@ -76,7 +76,7 @@ def _parts(
     """Return the parts of both kinds; their files differ in the output of the `head`."""
     series = cast(SeriesInput, description.input)
     others = [series.series_column, series.label_column, series.time_column, *filter(None, [series.group_column])]
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "ABOUT_FRAMES": ABOUT[head], "OPTION": OPTIONS[head], "LABELS": labels, "WIDTH": len(series.mean),
         "HEAD": piece(f"frame_{head}_header.h"), "ANSWER": piece(f"frame_{head}_example.c"),
         "SOUNDS": "", "READ_SOUND": "", "SOUND_READERS": "", "MISSING": int(series.has_missing),
@@ -89,12 +89,12 @@ def _parts(
     if series.sound is not None:
         pieces, messages = [*pieces, "sounds.h"], MESSAGES | MESSAGES_OF_SOUNDS
         constants |= _sounds(series.sound, weights)
-        said |= {
+        values |= {
             "SOUNDS": piece("sounds_header.h"), "READ_SOUND": piece("sounds_example.c"), "RATE": series.sound.rate,
             "SOUND_READERS": ', {".wav", read_sound}, {".wave", read_sound}',
         }  # fmt: skip
     constants["MORE_MESSAGES"] = " ".join(f'case NAME_{code}: return "{text}";' for code, text in messages.items())
-    return Parts(constants, pieces, interface="frames", said=said, usage=USAGE[head], texts=texts)
+    return Parts(constants, pieces, interface="frames", values=values, usage=USAGE[head], texts=texts)
 
 
 def _sounds(sound: SoundFeatures, weights: Weights) -> dict[str, Any]:

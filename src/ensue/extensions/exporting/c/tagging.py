@@ -1,4 +1,4 @@
-"""A tagger of words as C: its vocabularies, the vectors of words, recurrent layers, and the choice of tags."""
+"""A tagger of words as C: vocabularies, vectors of words, recurrent layers and the best path of tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ensue.text.labels import Labels
 from ensue.text.schemes import OUTSIDE, PLACES, SCHEMES, position
 
 ROWS = 16
-"""The sentences that are read side by side."""
+"""Sentences that are read side by side."""
 
 
 def tagger_parts(description: ModelDescription, weights: Weights) -> Parts:
@@ -43,7 +43,7 @@ def tagger_parts(description: ModelDescription, weights: Weights) -> Parts:
         constants,
         [*pieces, "tagging.h"],
         interface="tagging",
-        said={"LABELS": len(names), "SESSION": 96 if weights.precision == "int8" else 192},  # int8 is to be small
+        values={"LABELS": len(names), "SESSION": 96 if weights.precision == "int8" else 192},  # int8 is to be small
         usage="""    ./NAME < text.txt           the label of each word; a line is a sentence
     ./NAME --probabilities < text.txt    with the probability of each label
 """,
@@ -51,7 +51,7 @@ def tagger_parts(description: ModelDescription, weights: Weights) -> Parts:
 
 
 def tag_head(head: TagHead, weights: Weights, constants: dict[str, Any]) -> None:
-    """The scores of tags."""
+    """Add the matrix and the transition scores of a head of tags."""
     chain, wide = head.chain(), head.num_tags + -head.num_tags % WIDE
     constants["MOST_HOISTED"] = max(constants["MOST_HOISTED"], wide)
     constants |= {
@@ -67,7 +67,7 @@ def tag_head(head: TagHead, weights: Weights, constants: dict[str, Any]) -> None
 
 
 def label_names(labels: Labels) -> list[str]:
-    """The labels that can be written: of spans, outside, and class by class the letters of the scheme."""
+    """Return the labels of an output: of spans, outside, and class by class the letters of the scheme."""
     if labels.scheme is None:
         return list(labels.tags.symbols)
     classes = _classes(labels)
@@ -82,7 +82,7 @@ def _classes(labels: Labels) -> list[str]:
 
 
 def label_tables(labels: Labels, names: list[str], weights: Weights, constants: dict[str, Any]) -> str:
-    """How tags are written as labels."""
+    """Return the tables from tags to labels."""
     texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in names]
     constants |= {
         "HAS_SPANS": int(labels.has_spans),

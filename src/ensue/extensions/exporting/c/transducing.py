@@ -33,9 +33,9 @@ from ensue.text.words import WordTokenizer
 from ensue.types import State
 
 BEAMS, ROWS = 32, 64
-"""The widest beam, and the hypotheses of a step."""
+"""The widest beam, and the most hypotheses of a step."""
 SOURCES = 16
-"""The sources that are read side by side."""
+"""Sources that are read side by side."""
 ATTENTIONS = {DotAttention: 1, BilinearAttention: 1, MultiHeadCrossAttention: 1, AdditiveAttention: 2}
 SEARCH = {
     "width": "WIDTH", "n_best": "N_BEST", "length_penalty": "PENALTY", "min_tokens": "LEAST", "max_tokens": "MOST",
@@ -50,7 +50,7 @@ USAGE = """\
 
 
 class Cells(nn.Module):
-    """The cells of a decoder as a layer that gives their output, and behind it the query of the attention."""
+    """The cells of a decoder as a layer: their output, and after it the query of the attention."""
 
     def __init__(self, cells: SequenceLayer, attention: CrossAttention | None) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Cells(nn.Module):
             self.d_out += self._query(torch.zeros(1, cells.d_out)).shape[1]
 
     def init_state(self, batch_size: int) -> State:
-        """That of the cells, which begin with a memory of their own."""
+        """Return the state of the cells, without a memory of the source."""
         return self.cells.init_state(batch_size)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
@@ -75,8 +75,9 @@ class Cells(nn.Module):
 
 
 class Scores(nn.Module):
-    """From what is attended to, and the output of the cells behind it, to the scores of tokens and some of nothing, a
-    whole number of WIDE. Its state is what a next step may be fed.
+    """From the context and the output of the cells after it to the scores of tokens, padded to a multiple of WIDE.
+
+    Its state is the vector that input feeding gives to the next step.
     """
 
     def __init__(self, attentional: AttentionalLayer | None, head: Any, d_context: int, d_cells: int) -> None:
@@ -89,7 +90,7 @@ class Scores(nn.Module):
         self.d_out = len(self.bias)
 
     def init_state(self, batch_size: int) -> Tensor:
-        """Nothing was fed."""
+        """Return zeros."""
         return self.bias.new_zeros(batch_size, self.d_fed)
 
     def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,14 +141,14 @@ def transducer_parts(description: ModelDescription, weights: Weights) -> Parts:
         constants,
         [*dict.fromkeys(pieces)],
         interface="transducing",
-        said={"TEXTS": source.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
+        values={"TEXTS": source.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
         usage=USAGE,
         notes=notes,
     )
 
 
 def _decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer | None]:
-    """The cells with their beginning, and the attention; without it they read a summary of the source each time."""
+    """Return the cells with their initial state, and the attention; without it they read a summary of the source."""
     attentional: AttentionalLayer | None = None
     match list(in_order(layers)):
         case [FromContext() as begun, AttentionalLayer() as attentional]:
@@ -173,7 +174,7 @@ def _printed(
     weights: Weights,
     constants: dict[str, Any],
 ) -> list[str]:
-    """The two parts of a decoder's step, before and behind the attention."""
+    """Return the two halves of a step of the decoder, before and after the attention."""
     attention: Any = attentional and attentional.attention
     d_memory, d_cells = begun.layer.d_memory or begun.d_memory, begun.layer.d_out
     assert d_memory is not None
@@ -225,15 +226,15 @@ def _coded(texts: SourceInput, target: TokenizerWithSpecials, weights: Weights, 
         "LONGEST_WRITTEN": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
     }  # fmt: skip
     is_name = [int(place in texts.names) for place in range(max(names, 1))]
-    found = (
+    tables = (
         c_array("uint8_t", "IS_NAME", is_name)
         + f"static const uint32_t BETWEEN[] = {{{ranges(texts.between_names)}}};\n"
     )
-    return [*lexer, found + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
+    return [*lexer, tables + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 
 
 def _written(tokenizer: Tokenizer, id: int) -> bytes:
-    """The text of a token; of subwords and bytes, those of it."""
+    """Return the text of a token; of a subword or a byte, its bytes."""
     if isinstance(tokenizer, ByteTokenizer | SubwordTokenizer):
         return symbol(tokenizer, id)
     if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):

@@ -1,4 +1,4 @@
-"""A model as a folder of C: the interface, the model, its weights, an example, and how it is compiled."""
+"""A model as a folder of C: the interface, the model, its weights, an example program and build files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CAN = (
     "or words, taggers of words or frames with recurrent layers, classifiers of them with such layers or of texts by "
     "n-grams, and encoder-decoders of such tokens with recurrent layers"
 )
-_CARD = re.compile(r"^license: *(\S+)$", re.M)
+_LICENSE = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
 The program reads `{0}.weights` beside it. If it is called by a name without a folder, as one of the `PATH`, it looks in
 the present folder. `./{0} --weights FILE` names another place. With `ensue export --embed` there is no such file."""
@@ -67,31 +67,20 @@ USAGE = """\
 """
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 """The options of sampling.h."""
-_TAKEN = re.compile(
+_RESERVED = re.compile(
     "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
     "immintrin|math|stddef|stdint|stdio|stdlib|string|add|at|cut|end|expression|filter|is|lexer|make|mark|merges|most|"
     "next|read|reads|subwords|usual|utf8|wasm_simd128|wide|word"
 )
-"""Files beside a model, targets of CMake, libraries and headers, and beginnings of names inside of the C file."""
+"""Reserved names: other files, targets of CMake, libraries, headers, and prefixes of names inside of the C file."""
 
 
 def export_c(
     run: RunDirectory, description: ModelDescription, out: Path, *, embed: bool = False, precision: str = F32,
     overwrite: bool = False,
 ) -> list[str]:  # fmt: skip
-    """Write a model as C, and return lines about the files.
-
-    Args:
-        run: The run of the model, for its card, messages and validation data.
-        description: The model.
-        out: The directory to write.
-        embed: Whether the weights are inside of the C file.
-        precision: One of the `PRECISIONS` of matrices and tables; its effect is measured.
-        overwrite: Whether files that ensue did not write may be replaced.
-
-    Raises:
-        EnsueError: The model cannot be printed as C.
-        DataError: The directory has other files.
+    """Write a model as C; the effect of a `precision` is measured. The options are those of `export_run`. Raises
+    EnsueError for a model that cannot be printed as C.
     """
     name = name_for(out)
     contents, usage, notes = printed(run, description, name, embed=embed, precision=precision)
@@ -113,8 +102,7 @@ def printed(
     run: RunDirectory, description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
 ) -> Printed:
     """Return a model as C. Raises EnsueError for one that cannot be printed."""
-    interface = interface_of(description)
-    if interface is None:
+    if (interface := INTERFACES.get(description.kinds)) is None:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {CAN}")
     try:
         weights = Weights(precision=precision)
@@ -133,32 +121,32 @@ def files_of(
     description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
 ) -> dict[str, bytes]:
     """Return the files of a model without README.md. Raises `Untraceable` or ValueError for a model without C."""
-    if (interface := interface_of(description)) is None:
+    if (interface := INTERFACES.get(description.kinds)) is None:
         raise ValueError("C has no such input or output")
     weights = Weights(precision=precision)
     return assembled(interface.parts(description, weights), weights, name, embed=embed)
 
 
 def name_for(out: Path) -> str:
-    """The name of a directory as a name in C, and none of those that its files have already."""
+    """Return the name of a directory as an identifier of C that is not reserved."""
     name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)
-    return name if name[:1].isalpha() and not _TAKEN.fullmatch(name) else f"model_{name}"
+    return name if name[:1].isalpha() and not _RESERVED.fullmatch(name) else f"model_{name}"
 
 
 def card_of(run: RunDirectory) -> str:
-    """The card of a run, or nothing."""
+    """Return the text of the card of a run; empty without a card."""
     card = run.path / "README.md"
     return card.read_text("utf-8", "replace") if card.is_file() else ""
 
 
 def license_in(card: str) -> str:
-    """The license that a card names, or that it names none."""
-    found = _CARD.search(card)
-    return found[1] if found else "not named in the card of the run; ask who made it before you pass it on"
+    """Return the license that a card names, or a sentence that the card names none."""
+    match = _LICENSE.search(card)
+    return match[1] if match else "not named in the card of the run; ask who made it before you pass it on"
 
 
 def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
-    """The files of a model, without README.md, by their names, which begin with `name`."""
+    """Return the files of a model without README.md; their names begin with `name`."""
     numbers = weights.whole()
     constants = parts.constants | {
         "WORDS": len(numbers),
@@ -171,34 +159,34 @@ def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False)
     texts = [about + '#include "NAME.h"\n', piece("prelude.h"), "\n".join(define)]
     texts += [_embedded(numbers)] * embed
     texts += [functions(), piece("weights.h")]
-    whole = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
-    texts += [piece(whole.get(part, part)) if part.endswith(".h") else part for part in parts.pieces]
-    files_of = {
-        "NAME.h": header(parts.interface, parts.said),
+    replaced = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
+    texts += [piece(replaced.get(part, part)) if part.endswith(".h") else part for part in parts.pieces]
+    templates = {
+        "NAME.h": header(parts.interface, parts.values),
         "NAME.c": "\n".join(texts),
-        "example.c": _framed("example.c", f"{parts.interface}_example.c", "@TASK@", parts.said),
+        "example.c": _framed("example.c", f"{parts.interface}_example.c", "@TASK@", parts.values),
         **{file: piece(file) for file in ("Makefile", "CMakeLists.txt")},
     }
-    own = {"NAME": name} | {f"@{key}@": text for key, text in parts.texts.items()}
-    found = {filled(file, own): filled(text, own).encode() for file, text in files_of.items()}
-    return found if embed else found | {f"{name}.weights": numbers.tobytes()}
+    values = {"NAME": name} | {f"@{key}@": text for key, text in parts.texts.items()}
+    files = {filled(file, values): filled(text, values).encode() for file, text in templates.items()}
+    return files if embed else files | {f"{name}.weights": numbers.tobytes()}
 
 
-def header(interface: str, said: dict[str, Any]) -> str:
-    """NAME.h of a task."""
-    return _framed("header.h", f"{interface}_header.h", "@INTERFACE@", said)
+def header(interface: str, values: dict[str, Any]) -> str:
+    """Return NAME.h of an interface."""
+    return _framed("header.h", f"{interface}_header.h", "@INTERFACE@", values)
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """A template with these values in place of their keys, in one pass: a key inside of a value stays."""
+    """Return a template with values in place of their keys, in one pass: a key inside of a value is not replaced."""
     return re.sub("|".join(map(re.escape, values)), lambda key: values[key[0]], template)
 
 
-def _framed(frame: str, inside: str, place: str, said: dict[str, Any]) -> str:
-    """A file that all tasks share, with what a task adds: the comment at the beginning, and the rest."""
+def _framed(frame: str, inside: str, place: str, values: dict[str, Any]) -> str:
+    """Return a file that all interfaces share, with the comment and the code that an interface adds."""
     about, end, rest = piece(inside).partition("*/\n")
     text = piece(frame).replace("@ABOUT@", about + end).replace(place, rest.strip("\n"))
-    for key, part in (said | {"READ_LINES": piece("lines_example.c")}).items():
+    for key, part in (values | {"READ_LINES": piece("lines_example.c")}).items():
         text = text.replace(f"@{key}@", str(part))
     return text
 
@@ -220,14 +208,14 @@ def language_parts(description: ModelDescription, weights: Weights) -> Parts:
         constants,
         ["stored.h", "rows.h", "utf8.h", "sink.h", *lexer, "sampling.h", *layers, "blanks.h", "language.h"],
         interface="language",
-        said={"VOCABULARY": size, "CONTEXT": model.context or 0},
+        values={"VOCABULARY": size, "CONTEXT": model.context or 0},
         usage=USAGE,
         notes=missing_options(cast(TokenOutput, description.output).sampling, "C", SAMPLING),
     )
 
 
 def recurrent_parts(model: Any, weights: Weights) -> tuple[dict[str, Any], list[str]]:
-    """The constants and pieces of recurrent layers. Raises `Untraceable`."""
+    """Return the constants and pieces of recurrent layers. Raises `Untraceable`."""
     step = printed_step(TokenScores(model), weights)
     constants = {
         "CONTEXT": 0,
@@ -260,11 +248,6 @@ INTERFACES: dict[tuple[type, type], Interface] = {
     ),
 }
 """The interfaces by the kinds of input and output of a description."""
-
-
-def interface_of(description: ModelDescription) -> Interface | None:
-    """Return the interface of a model; None if C has no such model."""
-    return INTERFACES.get((type(description.input), type(description.output)))
 
 
 def _place(embed: bool) -> str:

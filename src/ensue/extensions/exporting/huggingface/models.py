@@ -26,14 +26,14 @@ CAN = (
 
 
 class Exported(NamedTuple):
-    """The contents of the files, and the tensors."""
+    """The JSON files by name, and the tensors."""
 
     files: dict[str, Any]
     tensors: dict[str, Tensor]
 
 
 def _refused(run: RunDirectory, what: str) -> EnsueError:
-    """The error for a run that has `what`."""
+    """Return the error for a run that has `what`."""
     return EnsueError(f"{run.path}: cannot be exported with {what}")
 
 
@@ -45,7 +45,7 @@ NEWER = (
 
 
 def _check_transformer(run: RunDirectory, *known: str) -> None:
-    """Raises EnsueError for other layers, and for a key of `NEWER` that is set and not `known`."""
+    """Raise EnsueError for other layers, and for a key of `NEWER` that is set and not `known`."""
     if not isinstance(run.recipe.layers, TransformerEncoder):
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
     for name in (name for name in NEWER if name not in known):
@@ -66,7 +66,7 @@ class TunedLayers(NamedTuple):
 def _tuned_layers(
     run: RunDirectory, tensors: Tensors, check_shape: Callable[[RunDirectory, RunDirectory], None]
 ) -> TunedLayers:
-    """The layers of a classifier or tagger. Raises EnsueError if it began from none, and what `check_shape` raises."""
+    """Return the layers that a classifier or tagger has tuned. Raises EnsueError without such layers."""
     tuned = run.parts.tuned
     if tuned is None:
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
@@ -76,37 +76,37 @@ def _tuned_layers(
 
 
 def _tag_head(run: RunDirectory, tensors: Tensors, width: int) -> dict[str, Tensor]:
-    """The head of a tagger, a score for each tag and subword. Raises EnsueError if its tags depend on each other."""
+    """Return the head of a tagger, a score for each tag. Raises EnsueError if its tags depend on each other."""
     recipe: Any = run.recipe
     if recipe.head.kind != "softmax":
         best = "the best path; classes of transformers choose each tag by itself, as softmax does"
         raise _refused(run, f"head.kind = {recipe.head.kind}, {best}")
     if recipe.data.label_columns:
         raise _refused(run, "several columns of labels; classes of transformers have one")
-    found = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
-    _check_width(run, found["classifier.weight"], width)
-    return found
+    head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
+    _check_width(run, head["classifier.weight"], width)
+    return head
 
 
 def _check_width(run: RunDirectory, weight: Tensor, width: int) -> None:
-    """Raises EnsueError for a head that reads more than the layers."""
+    """Raise EnsueError for a head that reads more than the layers."""
     if weight.shape[1] != width:
         beside = "features of words beside the layers, or head.repeats"
         raise _refused(run, f"{beside}; heads of transformers read the layers")
 
 
 def _head_config(run: RunDirectory, labels: Sequence[str]) -> dict[str, Any]:
-    """The keys of config.json about a head and its labels."""
+    """Return the keys of config.json about a head and its labels."""
     recipe: Any = run.recipe
-    ours = run.parts.labels
-    found = {
+    multiple = getattr(run.parts.labels, "multiple", None)
+    config = {
         "classifier_dropout": getattr(recipe.head, "dropout", 0.0),
         "id2label": dict(enumerate(labels)),
         "label2id": {name: number for number, name in enumerate(labels)},
     }
-    if hasattr(ours, "multiple"):
-        found["problem_type"] = f"{'multi' if ours.multiple else 'single'}_label_classification"
-    return found
+    if multiple is not None:
+        config["problem_type"] = f"{'multi' if multiple else 'single'}_label_classification"
+    return config
 
 
 SMALL = 2.0**-14
@@ -145,7 +145,7 @@ def _bert_classifier(run: RunDirectory, tensors: Tensors) -> Exported:
 
 
 def _check_bert_classifier(run: RunDirectory, d: int) -> None:
-    """Raises EnsueError for a classifier over layers of width `d` that no class of transformers is."""
+    """Raise EnsueError for a classifier over layers of width `d` that transformers does not have."""
     recipe: Any = run.recipe
     head, splitter = recipe.head, recipe.data.splitter
     if head.pooling != ["first"]:
@@ -172,7 +172,7 @@ def _tuned_bert(
 
 
 def _check_bert(run: RunDirectory, layers: RunDirectory) -> None:
-    """Raises EnsueError for layers of another shape than BERT's."""
+    """Raise EnsueError for layers of another shape than BERT's."""
     _check_transformer(layers)
     encoder = layers.recipe.layers
     if (encoder.positions, encoder.norm, encoder.norm_input) != ("learned", "post", True):
@@ -206,7 +206,7 @@ def _bert_exported(recipe: Any, parts: Any, theirs: dict[str, Tensor], more: Map
 
 
 SHAPES = {("learned", "pre"): "GPT2", ("learned", "post"): "OpenAIGPT", ("rotary", "pre"): "GPTNeoX"}
-"""Their classes, by encoder.positions and encoder.norm."""
+"""The classes of transformers, by encoder.positions and encoder.norm."""
 
 
 def causal(run: RunDirectory, tensors: Tensors) -> Exported:
@@ -273,7 +273,7 @@ def _tuned_gpt(
 
 
 def _check_gpt(run: RunDirectory, layers: RunDirectory) -> None:
-    """Raises EnsueError for layers of another shape than GPT's."""
+    """Raise EnsueError for layers of another shape than GPT's."""
     _check_transformer(layers, "parallel", "rotary_share", "rotary_base")
     encoder = layers.recipe.layers
     if encoder.norm_input or (encoder.positions, encoder.norm) not in SHAPES:
@@ -300,7 +300,7 @@ def _gpt_tensors(recipe: Any, words: Tensor, layers: Tensors) -> dict[str, Tenso
 
 
 WRAPPED, PLAIN = "layers.layers.1.layers", "layers.layers"
-"""Where the layers of a Transformer are, behind a projection of the input and without one."""
+"""The names of the layers of a Transformer, after a projection of the input and without one."""
 
 
 class PublishedSoftmax(NamedTuple):
@@ -312,7 +312,7 @@ class PublishedSoftmax(NamedTuple):
 
 
 def published_softmax(recipe: Any, tensors: Tensors) -> PublishedSoftmax:
-    """One matrix without a bias that gives these logits.
+    """Return one matrix without a bias that gives the same logits.
 
     A scale and projections are multiplied into the tables. For the bias b: the last layer is a normalization
     h = g·n + β, in which the numbers n have the sum 0. So uᵀh = uᵀβ =: s with u = 1/g, and (W + b uᵀ/s) h = W h + b. If
@@ -328,7 +328,7 @@ def published_softmax(recipe: Any, tensors: Tensors) -> PublishedSoftmax:
 
 
 def published_vectors(recipe: Any, tensors: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
-    """The vectors of tokens (V, d) in float64, without a scale and a projection, and the tensors of the layers."""
+    """Return the vectors of tokens (V, d) in float64, with scale and projection applied, and tensors of the layers."""
     tokens, layers = recipe.tokens, dict(tensors)
     words = tensors["features.weight"].double() * (tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1)
     if tokens.d_embedding != recipe.encoder.d_model:
@@ -338,14 +338,14 @@ def published_vectors(recipe: Any, tensors: Tensors) -> tuple[Tensor, dict[str, 
 
 
 def _last_norm(recipe: Any) -> str:
-    """The name of the last normalization."""
+    """Return the name of the last normalization."""
     encoder = recipe.encoder
     last = first_block(encoder) + encoder.num_layers
     return f"{PLAIN}.{last}.module" if encoder.norm == "pre" else f"{PLAIN}.{last - 1}.norm_feedforward"
 
 
 def without_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: Any) -> Tensor:
-    """The matrix that adds the bias too; β in `layers` may change."""
+    """Return the matrix that also adds the bias; β in `layers` may change."""
     if not bias.any():
         return matrix
     norm = _last_norm(recipe)

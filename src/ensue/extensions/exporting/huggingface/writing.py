@@ -64,7 +64,7 @@ def sentence_files(run: RunDirectory) -> dict[str, Any]:
 
 
 def _exported(run: RunDirectory, description: ModelDescription) -> Exported:
-    model = MODELS.get((type(description.input), type(description.output)))
+    model = MODELS.get(description.kinds)
     if model is None:
         raise EnsueError(f"{run.path}: a {run.entry.what} is none of transformers' models; {CAN}")
     return model(run, {name: parameter.detach() for name, parameter in description.model.named_parameters()})

@@ -30,13 +30,13 @@ from ensue.tasks.contract.description import ModelDescription, TensorFunction
 from ensue.version import package_file, package_text
 
 SIZES = ((1, 1), (7, 1), (1, 4), (7, 5), (7, 13))
-"""Rows and positions: one of each and several, and three lengths."""
+"""Rows and positions of the inputs that are compared."""
 TOLERANCE = 1e-5
-"""The largest difference, relative to the largest number of an output where that is above 1."""
+"""The largest difference, relative to the largest number of an output if that is above 1."""
 
 
 def session(model: onnx.ModelProto, *, threads: int = 1) -> onnxruntime.InferenceSession:
-    """The graph in onnxruntime."""
+    """Return a session of onnxruntime for a graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -44,24 +44,24 @@ def session(model: onnx.ModelProto, *, threads: int = 1) -> onnxruntime.Inferenc
 
 
 class Difference(NamedTuple):
-    """How far an output of a graph is from the model's, at some size, and how far it may be."""
+    """The largest difference of an output of a graph from the model's at some size, and the bound of it."""
 
     where: str
-    found: float
+    size: float
     bound: float
 
 
 def check(differences: Iterable[Difference]) -> None:
-    """Raises Unexportable for one that is too large."""
-    for where, found, bound in differences:
-        if not found <= bound:
-            raise Unexportable(f"{where} differs by {found:.2g} from the model's")
+    """Raise Unexportable for a difference above its bound."""
+    for where, size, bound in differences:
+        if not size <= bound:
+            raise Unexportable(f"{where} differs by {size:.2g} from the model's")
 
 
 @torch.inference_mode()
 def differences(graph: onnx.ModelProto, model: nn.Module, part: TensorFunction) -> list[Difference]:
-    """Of each output of the graph, at each of the sizes. Raises Unexportable for an output of another shape."""
-    running, found = session(graph), []
+    """Return the differences of each output at each of `SIZES`. Raises Unexportable for an output of another shape."""
+    running, listed = session(graph), []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for rows, positions in SIZES:
@@ -72,33 +72,32 @@ def differences(graph: onnx.ModelProto, model: nn.Module, part: TensorFunction) 
                 where, expected = f"{part.name}: {name} of {rows} rows of {positions} positions", tensor.numpy()
                 if array.shape != expected.shape or array.dtype != expected.dtype:
                     raise Unexportable(f"{where} is {array.dtype} {array.shape}, not {expected.dtype} {expected.shape}")
-                found.append(Difference(where, _largest(array, expected), _bound(expected)))
-    return found
+                listed.append(Difference(where, _largest(array, expected), _bound(expected)))
+    return listed
 
 
-def _largest(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """The largest difference; equal infinities have none."""
-    differ = found != expected
+def _largest(actual: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Return the largest difference; equal infinities do not differ."""
+    differ = actual != expected
     with np.errstate(invalid="ignore"):
-        return float(np.abs(found[differ].astype(np.float64) - expected[differ]).max(initial=0.0))
+        return float(np.abs(actual[differ].astype(np.float64) - expected[differ]).max(initial=0.0))
 
 
 def _bound(expected: NDArray[Any]) -> float:
-    """The largest difference that is allowed."""
+    """Return the bound of the difference."""
     if expected.dtype.kind != "f":
         return 0.0
     return TOLERANCE * max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)))
 
 
 PREPARED = {"onnx.quant.pre_process": "onnxruntime.quant"}
-"""The key by which onnxruntime knows that constants are folded."""
+"""The property of a graph whose constants are folded."""
 
 
 def in_eight_bits(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with the matrices of products, LSTMs and embeddings in eight bits; what they multiply is rounded as it
-    enters.
+    """Return a graph with int8 matrices of products, LSTMs and embeddings; their inputs are quantized at run time.
 
-    Constants are folded first, since onnxruntime leaves what is no plain weight as it is, without a word.
+    Constants are folded first, since onnxruntime quantizes initializers alone, and does not report the other ones.
     """
     with TemporaryDirectory() as folder:
         plain, folded, small = (Path(folder) / name for name in ("plain.onnx", "folded.onnx", "small.onnx"))
@@ -124,21 +123,8 @@ _IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.
 def write_onnx(
     run: RunDirectory, description: ModelDescription, out: Path, *, int8: bool = False, overwrite: bool = False
 ) -> list[str]:
-    """Write a model as ONNX, after each graph was compared with the model at several sizes.
-
-    Args:
-        run: The run of the model, for messages.
-        description: The model.
-        out: The directory to write.
-        int8: Whether matrices have eight bits.
-        overwrite: Whether files that ensue did not write may be replaced.
-
-    Returns:
-        A line about each graph, and one about the packages that the program needs.
-
-    Raises:
-        EnsueError: The model cannot be exported.
-        DataError: The directory has other files.
+    """Write a model as ONNX, after each graph was compared with the model at several sizes. The options are those of
+    `export_run`. Raises EnsueError for a model that cannot be exported.
     """
     model, notes = description.function_model, []
     try:
@@ -157,16 +143,14 @@ def write_onnx(
 
 
 def _graph(model: nn.Module, part: TensorFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
-    """The graph, and its largest difference from the model."""
+    """Return the graph, and its largest difference from the model."""
     graph = traced(model, part.function, part.inputs, name=part.name)
-    found = differences(graph, model, part)
-    check(found)
+    compared = differences(graph, model, part)
+    check(compared)
     if int8:
-        from ensue.extensions.exporting.onnx.writing import in_eight_bits  # noqa: PLC0415 (it takes a while)
-
         graph = in_eight_bits(graph)
-        found = differences(graph, model, part)
-    return graph, max(difference.found for difference in found if difference.bound)
+        compared = differences(graph, model, part)
+    return graph, max(difference.size for difference in compared if difference.bound)
 
 
 def _texts(description: ModelDescription) -> dict[str, str]:
@@ -180,26 +164,26 @@ def _texts(description: ModelDescription) -> dict[str, str]:
 
 
 def program_files(programs: Sequence[str]) -> dict[str, str]:
-    """A program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import.
+    """Return a program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import.
 
     A name with dots is that of a module of ensue; others are those of the folder `programs`.
     """
-    found, left = {}, []
+    files, left = {}, []
     for place, name in enumerate(programs):
         module = name if "." in name else f"ensue.extensions.exporting.onnx.programs.{name}"
         text = package_text(module.removeprefix("ensue.").replace(".", "/") + ".py")
-        found[f"{name.rpartition('.')[2]}.py" if place else PROGRAM] = text
+        files[f"{name.rpartition('.')[2]}.py" if place else PROGRAM] = text
         left.append(text)
     while left:
         for path in _modules(left.pop()):
-            if (name := f"{CARRIED}/{path}") not in found:
-                found[name] = package_text(path)
-                left.append(found[name])
-    return {name: _OURS.sub(rf"\1\2 {CARRIED}", text) for name, text in found.items()}
+            if (name := f"{CARRIED}/{path}") not in files:
+                files[name] = package_text(path)
+                left.append(files[name])
+    return {name: _OURS.sub(rf"\1\2 {CARRIED}", text) for name, text in files.items()}
 
 
 def _modules(text: str) -> Iterator[str]:
-    """The files of the modules of ensue that a module imports."""
+    """Return the files of the modules of ensue that a module imports."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ensue":
             above = str(node.module).split(".")[1:]

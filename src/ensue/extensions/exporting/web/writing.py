@@ -36,19 +36,19 @@ from ensue.version import VERSION, package_file, package_text
 
 PIECES = "extensions/exporting/web/pages"
 OLDEST = (0, 14)
-"""The version of ziglang from which on the C file is known to compile."""
+"""The oldest version of ziglang that is known to compile the C file."""
 FLAGS = (
     "-target", "wasm32-wasi", "-mexec-model=reactor", "-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math",
     "-ffp-contract=off", "-Wl,--strip-all", "-Wl,--gc-sections",
 )  # fmt: skip
 SIMD = ("-Xclang", "-target-feature", "-Xclang", "+simd128")
-"""Said to clang alone, so that both kinds of code share one library of C."""
-SECONDS = 600
-"""After which the compiler is given up. At first it compiles its library of C, which takes half a minute."""
-WHOLE = "whole.page.c"
+"""Options of clang alone, so that both kinds of code share one C library."""
+TIMEOUT_SECONDS = 600
+"""The first call also compiles the C library, which takes half a minute."""
+SOURCE = "whole.page.c"
 """The file that is compiled, which includes the model; no model has its name."""
 Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]
-"""From files and options of the compiler to WebAssembly."""
+"""(files, options of the compiler) to WebAssembly."""
 
 
 class Page(NamedTuple):
@@ -63,7 +63,7 @@ class Page(NamedTuple):
     shared: tuple[str, ...] = ()
 
     def pieces(self, ending: str, name: str) -> list[str]:
-        """The files of one kind, for a model of this name."""
+        """Return the files of one kind, for a model of this name."""
         files = (part + ending for part in (*self.shared, self.name))
         return [_piece(file, name) for file in files if package_file(f"{PIECES}/{file}").is_file()]
 
@@ -106,18 +106,8 @@ PAGES: dict[tuple[type, type], Page] = {
 def export_web(
     run: RunDirectory, description: ModelDescription, out: Path, *, precision: str = F32, overwrite: bool = False
 ) -> list[str]:
-    """Write a model as a page and a module, and return lines about the files.
-
-    Args:
-        run: The run of the model, for its card, messages and validation data.
-        description: The model.
-        out: The directory to write.
-        precision: One of the `PRECISIONS` of matrices and tables; its effect is measured.
-        overwrite: Whether files that ensue did not write may be replaced.
-
-    Raises:
-        EnsueError: The model cannot be printed as C, or the package ziglang is missing.
-        DataError: The directory has other files.
+    """Write a model as a page and a module; the effect of a `precision` is measured. The options are those of
+    `export_run`. Raises EnsueError for a model that cannot be printed as C, and without the package ziglang.
     """
     name = name_for(out)
     page_of(run, description)
@@ -130,7 +120,7 @@ def export_web(
 
 def page_of(run: RunDirectory, description: ModelDescription) -> Page:
     """Return the page of a model. Raises EnsueError if there is none."""
-    page = PAGES.get((type(description.input), type(description.output)))
+    page = PAGES.get(description.kinds)
     if page is None:
         have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
         raise EnsueError(f"{run.path}: a {run.recipe.what} has no page; {have}")
@@ -144,7 +134,7 @@ def page_files(
     page, card, recipe = page_of(run, description), card_of(run), run.recipe
     code, _, notes = printed(run, description, name, precision=precision)
     script = module(code, name, page, compile)
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": license_in(card), "version": VERSION,
     }  # fmt: skip
     html = drawn(
@@ -152,7 +142,7 @@ def page_files(
         body=f"extensions/exporting/web/pages/{page.name}.html",
         style=Markup(file_text("style.css")),
         script=Markup("".join([script, _piece("page.js", name), *page.pieces(".page.js", name)])),
-        **said,
+        **values,
         **page.numbers(description.input),
     )
     types = {"exports": {".": {"types": f"./{name}.d.ts", "default": f"./{name}.js"}}, "types": f"./{name}.d.ts"}
@@ -163,17 +153,17 @@ def page_files(
         f"{name}.js": script,
         f"{name}.d.ts": "".join(reversed(page.pieces(".d.ts", name))),
         "package.json": json.dumps(package, indent=2) + "\n",
-        "README.md": _piece("README.md", name).format(**said, **added, card=card),
+        "README.md": _piece("README.md", name).format(**values, **added, card=card),
     }
     return {file: text.encode() for file, text in texts.items()}, notes
 
 
 def module(code: dict[str, bytes], name: str, page: Page, compile: Compile) -> str:
-    """A module of JavaScript with a model inside, of the files of C that `printed` gives."""
+    """Return a module of JavaScript with a model inside, from the files of `printed`."""
     calls = "\n".join([_piece("memory.c", name), *page.pieces(".c", name)]).encode()
     inside = {
-        "SIMD": compile(code | {WHOLE: calls}, SIMD),
-        "PLAIN": compile(code | {WHOLE: calls}, ()),
+        "SIMD": compile(code | {SOURCE: calls}, SIMD),
+        "PLAIN": compile(code | {SOURCE: calls}, ()),
         "WEIGHTS": code[f"{name}.weights"],
     }
     texts = [f'const {key} =\n  "{b64encode(value).decode()}";\n' for key, value in inside.items()]
@@ -183,30 +173,32 @@ def module(code: dict[str, bytes], name: str, page: Page, compile: Compile) -> s
 def check_compiler() -> None:
     """Raises EnsueError if the package ziglang is missing or too old."""
     try:
-        found = version("ziglang")
+        installed = version("ziglang")
     except PackageNotFoundError:
         raise EnsueError('web needs the package ziglang, which is not installed: pip install "ensue[web]"') from None
-    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
+    if tuple(int(part) for part in installed.split(".")[:2]) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise EnsueError(f'web needs ziglang from {oldest} on, and {found} is installed: pip install -U "ensue[web]"')
+        raise EnsueError(
+            f'web needs ziglang from {oldest} on, and {installed} is installed: pip install -U "ensue[web]"'
+        )
 
 
 def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
-    """The WebAssembly of the file `WHOLE`. Raises EnsueError with what the compiler said."""
+    """Return the WebAssembly of the file `SOURCE`. Raises EnsueError with the first line of the compiler."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, content in code.items():
             (folder / file).write_bytes(content)
-        files = ["-o", str(folder / "page.wasm"), str(folder / WHOLE), "-lm"]
+        files = ["-o", str(folder / "page.wasm"), str(folder / SOURCE), "-lm"]
         command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *options, *files]
         environment = os.environ | {"ZIG_LOCAL_CACHE_DIR": str(folder / "cache")}
         try:
-            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=SECONDS)
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=TIMEOUT_SECONDS)
         except subprocess.CalledProcessError as error:
             lines = error.stderr.decode(errors="replace").strip().splitlines() or [f"status {error.returncode}"]
             raise EnsueError(f"ziglang cannot compile the model: {lines[0]}") from None
         except subprocess.TimeoutExpired:
-            raise EnsueError(f"ziglang has not compiled the model in {SECONDS} seconds") from None
+            raise EnsueError(f"ziglang has not compiled the model in {TIMEOUT_SECONDS} seconds") from None
         return (folder / "page.wasm").read_bytes()
 
 
