@@ -62,16 +62,20 @@ class ClassifiedSeriesData(LabeledSeriesData):
         self.multiple = any(len(labels) != 1 for part in parts for labels in part.labels)
 
     def parts(self, labels: Classes) -> FrameClassifierParts:
-        """The parts of a new model."""
+        """Return the parts of a new model."""
         return FrameClassifierParts(self.seen(), labels)
 
     def encoded(self, data: LabeledSeries, parts: FrameClassifierParts) -> ClassifiedFrames:
-        """The series as the model reads them."""
+        """Return the series as the model reads them."""
         return ClassifiedFrames(data.rows, data.labels)
 
 
 def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """The labels of a whole series. Raises DataError for a wrong number of them, or if its frames have several."""
+    """Return the labels of a series.
+
+    Raises:
+        DataError: The series has a wrong number of labels, or its frames have different ones.
+    """
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
         problem = f"{series.name}: its frames have {len(names):,} labels ({listed(names, 3)})"
@@ -97,11 +101,11 @@ class ClassifiedFrames(NamedTuple):
         return self.rows.lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Frames, ...]:
-        """The batch of these rows, cut."""
+        """Return the batch of these rows, cut."""
         return (frames_of(self.rows, rows, device, cut),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
-        """The probability of each label (N, K), in order."""
+        """Return the probability of each label (N, K), in order."""
         device = device_of(model)
         return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device)))
 
@@ -115,7 +119,7 @@ def build_frame_classifier(
     num_labels: int,
     multiple: bool,
 ) -> Classifier:
-    """A classifier from its tables. Raises ValueError for tables that do not fit together."""
+    """Return a classifier from its tables. Raises ValueError for tables that do not fit together."""
     layers = build_encoder(encoder, d_in=features.d_out, directions=directions)
     both_ways = in_two_halves(encoder, directions)
     poolings = build_poolings(head, layers.d_out, both_ways=both_ways, is_causal=layers.is_causal)
@@ -186,7 +190,9 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
     recipe: FrameClassificationRecipe
 
     def predict(self, texts: Iterable[Any]) -> list[ClassifiedSeries]:
-        """The labels of each series: an array (T, d), one of `source`, or samples (n,) at the training data's rate."""
+        """Return the labels of each series: an array (T, d), one of `source`, or samples (n,) at the training data's
+        rate.
+        """
         return Answers(self.answers(self._series_of(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
@@ -195,7 +201,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
             yield ClassifiedSeries((one.name,), labels, shares)
 
     def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
-        """The labels of a stream of series of any length, in order, in constant memory."""
+        """Yield the labels of a stream of series of any length, in order, in constant memory."""
         for chunk in chunked(series):
             rows = FrameRows.of([one.frames for one in chunk])
             probabilities = ClassifiedFrames(rows, []).probabilities(self.model)
@@ -209,7 +215,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
         return inspect_series(self.model, shown, self.labels, facts | {"head": head})
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> ClassificationScores:
-        """The scores on labeled series. Raises DataError for one without a label."""
+        """Return the scores on labeled series. Raises DataError for one without a label."""
         return tally_of(self.labels).scores_of(self._judged(location, encoding))
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
@@ -226,7 +232,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
 
 
 def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    """The probabilities of the labels, and the logits."""
+    """Return the probabilities of the labels, and the logits."""
     logits = model([frames_from(frames, lengths)])
     return {"probabilities": model.probabilities(logits), "logits": logits}
 
@@ -256,7 +262,7 @@ class FrameClassifierView(SeriesView):
 
 
 def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
-    """The view of a series."""
+    """Return the view of a series."""
     frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
     with torch.no_grad():
         reading = ReadFeatures(model.features(frames), frames.keys)
@@ -305,7 +311,7 @@ MAXIMA = (
 
 
 def inspect_series(model: Classifier, series: SeriesView, labels: Classes, facts: Mapping[str, str]) -> Inspection:
-    """A series in a classifier; `facts` are those of the model."""
+    """Return a series in a classifier; `facts` are those of the model."""
     view = view_series(model, series)
     colors = {name: color_of(name) for name in labels.names}
     threshold = labels.threshold if labels.multiple else None
@@ -316,7 +322,7 @@ def inspect_series(model: Classifier, series: SeriesView, labels: Classes, facts
 def series_sections(
     view: FrameClassifierView, names: Sequence[str], *, colors: Mapping[str, str], threshold: float | None
 ) -> list[Section]:
-    """All sections. `threshold` is that of several labels; None if a series has one label."""
+    """Return all sections. `threshold` is that of several labels; None if a series has one label."""
     columns, label = view.columns, names[view.label]
     sections = [
         series_section(view, columns),

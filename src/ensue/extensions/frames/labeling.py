@@ -62,21 +62,21 @@ class TaggedSeriesData(LabeledSeriesData):
             self.detector.feed(labels)
 
     def labels(self) -> Labels:
-        """The labels of the training data. Raises DataError if there are no two."""
+        """Return the labels of the training data. Raises DataError if there are no two."""
         counts, path = self.split.train.label_counts, self.recipe.data.train
         return labels_in(self.scheme, *trained_labels(counts, self.detector, self.unit, self.advice, path))
 
     def parts(self, labels: Labels) -> FrameTaggerParts:
-        """The parts of a new model."""
+        """Return the parts of a new model."""
         return FrameTaggerParts(self.seen(), labels)
 
     def encoded(self, data: LabeledSeries, parts: FrameTaggerParts) -> TaggedFrames:
-        """The series as the model reads them."""
+        """Return the series as the model reads them."""
         return TaggedFrames(data.rows, data.labels)
 
 
 def frame_labels(series: Series) -> tuple[str, ...]:
-    """The label of each frame. Raises DataError if there is none."""
+    """Return the label of each frame. Raises DataError if there is none."""
     if series.per_frame:
         return series.labels
     advice = "expected one for each frame, in a column of a table or in an array of labels"
@@ -98,17 +98,17 @@ class TaggedFrames:
         return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
-        """The batch of these series, cut."""
+        """Return the batch of these series, cut."""
         return frames_of(self.rows, passages, device, cut)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """The tags (T,) of each series, in order."""
+        """Return the tags (T,) of each series, in order."""
         return self.tagged(model)[0]
 
     def tagged(
         self, model: Tagger, *, with_posteriors: bool = False
     ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-        """The tags (T,) of each series, and if asked for the probabilities of all paths."""
+        """Return the tags (T,) of each series, and if asked for the probabilities of all paths."""
         device = device_of(model)
 
         def emissions(rows: NDArray[np.int64]) -> Emissions:
@@ -164,7 +164,7 @@ class TaggedSeries(Shown):
         return f"{self.series}\t{' '.join(self.labels)}"
 
     def as_json(self) -> dict[str, Any]:
-        """The prediction as JSON values."""
+        """Return the prediction as JSON values."""
         shares = [round(share, 6) for share in self.probabilities]
         spans_json = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
         others = {"probabilities": shares, "spans": spans_json}
@@ -177,8 +177,8 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
     recipe: FrameLabelingRecipe
 
     def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> list[TaggedSeries]:
-        """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
-        a sound at the rate of the training data. With `confidence` each has the probability of its label.
+        """Return the labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples
+        (n,) of a sound at the rate of the training data. With `confidence` each has the probability of its label.
         """
         return Answers(self.answers(self._series_of(texts), in_full=confidence))
 
@@ -186,7 +186,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         return (answer for _, answer in self.label(series, confidence=in_full))
 
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
-        """A stream of series of any length with their labels, in order, in constant memory."""
+        """Yield a stream of series of any length with their labels, in order, in constant memory."""
         for chunk in chunked(series):
             rows = FrameRows.of([one.frames for one in chunk])
             paths, posteriors = TaggedFrames(rows).tagged(self.model, with_posteriors=confidence)
@@ -206,7 +206,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         return inspect_series(self.model, shown, self.labels, facts | {"head": self.recipe.head.kind})
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> LabelingScores:
-        """The scores on series with a label for each frame. Raises DataError for one without."""
+        """Return the scores on series with a label for each frame. Raises DataError for one without."""
         return tally_of(self.labels).scores_of(self._judged(location, encoding))
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
@@ -226,7 +226,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
 
 def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    """The best path, and the scores from which it follows."""
+    """Return the best path, and the scores from which it follows."""
     read = frames_from(frames, lengths)
     assert read.mask is not None
     emissions = model(read)
@@ -235,7 +235,7 @@ def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]
 
 
 def inspect_series(model: Tagger, series: SeriesView, labels: Labels, facts: Mapping[str, str]) -> Inspection:
-    """A series in a tagger; `facts` are those of the model."""
+    """Return a series in a tagger; `facts` are those of the model."""
     view = view_series(model, series, labels)
     sections = series_sections(view, has_spans=labels.has_spans)
     return Inspection(clipped(view.series, TITLE), view, {**facts, "frames": f"{len(view.frames):,}"}, sections)
@@ -250,7 +250,7 @@ class FrameTaggerView(SeriesView, TagsView):
 
 @torch.inference_mode()
 def view_series(model: Tagger, series: SeriesView, labels: Labels) -> FrameTaggerView:
-    """The view of a series."""
+    """Return the view of a series."""
     frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
     x = model.features(frames)
     decisions = view_tags(model, x, model.emissions(x, frames.keys, None), labels.tags.symbols)
@@ -262,7 +262,7 @@ EMISSIONS = "The scores that the network gives each tag at each frame."
 
 
 def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
-    """All sections; `has_spans` tells whether the tags write spans."""
+    """Return all sections; `has_spans` tells whether the tags write spans."""
     columns = view.columns
     places = WordColumns([str(number) for number in range(len(view.path))][:MOST_WORDS])
     names = [f"frame {number}" for number in range(len(view.path))]
@@ -279,7 +279,7 @@ def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
 
 
 def _labels(view: FrameTaggerView) -> Section:
-    """The labels of the model over time, beside those of the file if it has some."""
+    """Return the labels of the model over time, beside those of the file if it has some."""
     columns, rows, about = view.columns, {"model": view.said}, "Equal labels of neighbors are one piece."
     if view.per_frame:
         rows["file"] = view.labels

@@ -56,15 +56,16 @@ class FrameColumns(WordColumns):
 
 
 def data_address(image: NDArray[np.float32]) -> str:
-    """The address under which a page has an image (rows, columns, colors), with values from 0 to 1. Pixels of neither 1
-    nor 3 colors are shown as their means, and NaN as 0.
+    """Return the data address of an image (rows, columns, colors), with values from 0 to 1.
+
+    Pixels of neither 1 nor 3 colors are shown as their means, and NaN as 0.
     """
     shown = np.nan_to_num(image if image.shape[2] in (1, 3) else image.mean(2, keepdims=True)).clip(0, 1)
     return f"data:image/png;base64,{b64encode(png((shown * 255).round().astype(np.uint8))).decode()}"
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """The PNG of pixels (rows, columns, 1 or 3 colors)."""
+    """Return the PNG of pixels (rows, columns, 1 or 3 colors)."""
     rows, columns, colors = pixels.shape
     scanlines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels.reshape(rows, -1)], axis=1)  # 0: no filter
     header = struct.pack(">IIBBBBB", columns, rows, 8, {1: 0, 3: 2}[colors], 0, 0, 0)
@@ -88,7 +89,10 @@ MISSING_COLOR = np.array([150, 150, 150]) / 255
 def feature_map(
     values: NDArray[Any], columns: FrameColumns, rows: Sequence[str], *, name: str, signed: bool = False
 ) -> Markup:
-    """Numbers (T, d) as columns, the first row at the bottom, NaN gray; 0 is pale if `signed`, else the least."""
+    """Return a map of numbers (T, d): a column for each frame, the first feature at the bottom, NaN gray.
+
+    The palest color is 0 if `signed`, else the least number.
+    """
     count = len(columns)
     shown = values[:count]
     low, high = extent([shown])
@@ -105,7 +109,7 @@ def feature_map(
 
 
 def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what: str) -> Markup:
-    """A number for each frame: what is above zero warm and upward, what is below cool and downward."""
+    """Return a number for each frame: what is above zero warm and upward, what is below cool and downward."""
     shown = [value if np.isfinite(value) else 0.0 for value in values[: len(columns)].tolist()]
     low, high = min(0.0, *shown), max(0.0, *shown)
     scale = BAR_HEIGHT / ((high - low) or 1.0)
@@ -125,7 +129,7 @@ def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what:
 def labels_over_time(
     rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str], name: str
 ) -> Markup:
-    """Rows of labels, one for each frame; equal neighbors are one piece."""
+    """Return rows of labels, one for each frame; equal neighbors are one piece."""
     count = len(columns)
     pieces = []
     for labels in rows.values():
@@ -146,7 +150,7 @@ def labels_over_time(
 
 
 def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: str) -> Markup:
-    """An image whose rows are frames (T, d), with so many numbers for each pixel."""
+    """Return an image whose rows are frames (T, d), with so many numbers for each pixel."""
     shown = values[: len(columns)].reshape(len(columns), -1, colors)
     tall, wide, _ = shown.shape
     zoom = max(1.0, min(12.0, MAX_IMAGE_SIDE / max(tall, wide)))
@@ -157,7 +161,7 @@ def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: s
 
 
 def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
-    """The colors (T, d, 3) of numbers between two."""
+    """Return the colors (T, d, 3) of numbers between two."""
     scale = COOL_TO_WARM if signed else PALE_TO_DARK
     places = np.linspace(low, high if high > low else low + 1, len(scale))
     colors = np.stack([np.interp(values, places, of_color) for of_color in scale.T], axis=-1)
@@ -165,7 +169,7 @@ def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> 
 
 
 def _titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
-    """The numbers shown of each frame: all of them, or of many the least and the largest."""
+    """Return the numbers shown of each frame: all of them, or of many the least and the largest."""
     titles = []
     for word, numbers in zip(columns.words, values, strict=True):
         some = list(range(len(rows)))
@@ -199,7 +203,7 @@ class SeriesView:
 
     @classmethod
     def of(cls, series: Series, *, features: tuple[str, ...] = (), seconds: float = 0.0) -> SeriesView:
-        """The view of a series. Raises EnsueError for one that is too long for a page."""
+        """Return the view of a series. Raises EnsueError for one that is too long for a page."""
         length = len(series.frames)
         if length > MAX_PAGE_FRAMES:
             raise EnsueError(f"{series.name} has {length:,} frames; up to {MAX_PAGE_FRAMES:,} can be looked into")
@@ -222,7 +226,7 @@ MAX_CURVES = 6
 
 
 def series_section(view: SeriesView, columns: FrameColumns) -> Section:
-    """The series: few features as curves, many as a map, an image upright."""
+    """Return the series: few features as curves, many as a map, an image upright."""
     if view.colors:
         drawing = upright(view.frames, columns, colors=view.colors, name="the image")
         about = "Each row of the image is a frame."
@@ -238,7 +242,7 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
 
 
 def curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:
-    """Numbers (T, d) for the frames: a few for each as curves, many as a map."""
+    """Return a drawing of numbers (T, d): few features as curves, many as a map."""
     if len(names) > MAX_CURVES:
         return feature_map(values, columns, names, name=name)
     return lines(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)

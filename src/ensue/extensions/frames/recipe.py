@@ -235,7 +235,7 @@ class FramesRecipe(Recipe):
     train: FramesTrain
 
     def reading(self) -> SeriesOptions:
-        """How files become series."""
+        """Return how files become series."""
         from ensue.extensions.frames.data.series import LogMel, SeriesOptions  # noqa: PLC0415  # numpy, which lists do without
 
         data, features = self.data, self.features
@@ -347,7 +347,7 @@ class CaptioningRecipe(FramesRecipe):
         return self.grid.kind != "none"
 
     def describe(self) -> str:
-        """A description such as `grid 16-32-64-128 → lstm 1×256`."""
+        """Return a description such as `grid 16-32-64-128 → lstm 1×256`."""
         grid = [f"grid {'-'.join(map(str, self.grid.channels))}"] if self.reads_images else []
         encoder = [] if isinstance(self.encoder, NoEncoder) else [describe_encoder(self.encoder)]
         return " → ".join([*grid, *encoder, describe_encoder(self.decoder)])

@@ -30,7 +30,7 @@ class Ranges:
         self.mean, self._squares = np.zeros(width), np.zeros(width)
 
     def add(self, frames: Vectors) -> None:
-        """Counts the frames (T, d) of a series (Chan et al. 1983 for the squares)."""
+        """Count the frames (T, d) of a series (Chan et al. 1983 for the squares)."""
         values = frames.astype(np.float64)
         real = ~np.isnan(values)
         count = real.sum(0)
@@ -73,7 +73,7 @@ class FrameSummary(Summary):
 
 
 def survey_frames(taken: Taken, location: str, labels: str, encoding: str) -> FrameSummary:
-    """Counts all series up to the first unusable one, the summary's `error`. Missing values are counted."""
+    """Count all series up to the first unusable one, the summary's `error`. Missing values are counted."""
     reading = SeriesOptions(missing="mean", labels=labels or SeriesOptions().labels, encoding=encoding)
     summary = FrameSummary(taken, location, encoding)
     source = FrameSource(location, reading)
@@ -155,7 +155,7 @@ class FrameReport(Report[FrameSummary]):
 
 
 def _range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
-    """A row for each feature that has a name; one for all that have none."""
+    """Return a row for each feature that has a name; one for all that have none."""
     table = table_of("feature", "least", "mean", "deviation", "largest", "missing")
     mean, deviation = ranges.mean, ranges.deviation
     if not names:

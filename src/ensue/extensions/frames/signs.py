@@ -29,12 +29,12 @@ SERIES = "series"
 
 
 def frames_in(path: Path) -> str:
-    """The content of a file of frames, by its name; "" if that does not say it."""
+    """Return the content of a file of frames, by its name; "" if that does not say it."""
     return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
 
 def frames_sign(location: str | Path, encoding: str) -> str:
-    """How frames are recognized; "" if they are none."""
+    """Return how frames are recognized; "" if they are none."""
     path = files_of(location)[0]
     if frames_in(path):
         return f"by the name of {path.name}"
@@ -50,7 +50,7 @@ def frames_sign(location: str | Path, encoding: str) -> str:
 
 
 def table_rows(lines: Lines) -> list[list[str]]:
-    """The values of the first rows of a table, all as wide as the first one."""
+    """Return the values of the first rows of a table, all as wide as the first one."""
     rows = dialect_of(lines).first(lines)
     return [[value.strip() for value in row] for row in islice(rows, 100) if len(row) == len(rows[0])]
 

@@ -64,7 +64,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         return CaptionerParts(seen, TokenizerWithSpecials(tokenizer), rows)
 
     def _encoded(self, data: LabeledSeries) -> EncodedPairs:
-        """Each series with each of its captions."""
+        """Return each series with each of its captions."""
         rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
         sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
         target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)
@@ -75,11 +75,11 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         return pairs
 
     def pipeline(self, model: TextModel) -> CaptioningPipeline:
-        """The model at work."""
+        """Return the model at work."""
         return CaptioningPipeline(model, self.parts, recipe=self.recipe, ratio=self.ratio)
 
     def _sampled(self, model: TextModel) -> str:
-        """The captions of some validation images, with the right ones, a line each."""
+        """Return the captions of some validation images, with the right ones, a line each."""
         if self.split.valid is None:
             return ""
         items = list(islice(_items(self.split.valid), self.recipe.train.samples))
@@ -110,7 +110,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
 
 
 def _items(data: LabeledSeries) -> Iterator[Captioned]:
-    """The images with their captions. An image that comes several times in a row has several."""
+    """Yield the images with their captions. An image that comes several times in a row has several."""
     digests = data.digests
     for number, (_, group) in enumerate(groupby(range(len(data)), digests.__getitem__), 1):
         rows = list(group)

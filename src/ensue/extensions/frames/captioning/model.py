@@ -88,7 +88,7 @@ class DrawnLooks(nn.Module):
         nats: Float[Tensor, "B T"],
         mask: Bool[Tensor, "B T"],
     ) -> Float[Tensor, ""]:
-        """The surrogate. `chosen` is 1 at the place that was drawn, and 0 everywhere where none was."""
+        """Return the surrogate loss. `chosen` is 1 at the drawn place, and 0 at all places where none was drawn."""
         nats = nats.detach().masked_fill(~mask, 0.0)
         to_come, tokens = (part.flip(1).cumsum(1).flip(1) for part in (nats, mask.to(nats.dtype)))
         logarithms = alpha.clamp(min=torch.finfo(alpha.dtype).tiny).log()
@@ -130,7 +130,7 @@ class Captioner(TextModel):
         return self.source, self.encoder
 
     def encode(self, frames: Float[Tensor, "B S d"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """The memory of the decoder: the places of an image, row by row, or the frames of a series."""
+        """Return the memory of the decoder: the places of an image, row by row, or the frames of a series."""
         x = self.source(Frames(frames, mask))
         if self.grid is not None:
             x, mask = self.grid(x), None
@@ -141,8 +141,10 @@ class Captioner(TextModel):
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
-        """The summed loss of the targets where `mask` is True: surprisal, and the weighted loss for looking unevenly.
-        With draws it has the gradient of `drawn`, too, and its value without that.
+        """Return the summed loss of the targets where `mask` is True: surprisal, and the weighted loss of uneven
+        attention.
+
+        For hard attention it has the gradient of `drawn`, too, but not its value.
         """
         if not (self.doubly_stochastic or self.drawn is not None):
             return super()._loss(inputs, targets, state, mask)
@@ -167,7 +169,9 @@ def build_captioner(
     tokens: PairTokens, decoder: EncoderSpecification, attention: CaptionAttention, head: TextHead, *, rows: int,
     target_size: int,
 ) -> Captioner:  # fmt: skip
-    """A captioner from its tables, for images of `rows` rows. Raises ValueError for tables that do not fit together."""
+    """Return a captioner from its tables, for images of `rows` rows. Raises ValueError for tables that do not fit
+    together.
+    """
     if head.copying:
         raise ValueError("head.copying copies words of a source; a caption's source has none")
     target = target_embedding(tokens, target_size)
@@ -188,7 +192,7 @@ def build_captioner(
 
 
 def _decoder(decoder: EncoderSpecification, attention: CaptionAttention, *, d_in: int, d_memory: int) -> SequenceLayer:
-    """The layers of a decoder that looks before its step, or of one like those of `build_decoder`."""
+    """Return the layers of a decoder that looks before its step, or of one like those of `build_decoder`."""
     if (
         not attention.before
         or attention.kind == "none"
@@ -252,7 +256,11 @@ class Captioned(NamedTuple):
 
 
 def captions_of(series: Series, separator: str) -> tuple[str, ...]:
-    """The captions of a series, between which the separator stands. Raises DataError for none, and for an empty one."""
+    """Return the captions of a series, split at the separator.
+
+    Raises:
+        DataError: There is no caption, or an empty one.
+    """
     if series.per_frame:
         raise series.error(f"{series.name}: a label for each frame; expected a caption of the whole")
     if not series.labels:
@@ -266,13 +274,13 @@ def captions_of(series: Series, separator: str) -> tuple[str, ...]:
 
 
 def check_looked_at(series: Series, rows: int, recipe: CaptioningRecipe) -> None:
-    """Raises DataError unless an image has the `rows` (0: any) and the colors that the model reads."""
+    """Raise DataError unless an image has the `rows` (0: any) and the colors that the model reads."""
     if recipe.reads_images:
         check_image(series, colors=recipe.grid.colors, key="grid.colors", rows=rows)
 
 
 def check_caption(series: Series, tokens: int, recipe: CaptioningRecipe) -> None:
-    """Raises DataError, with its file, if a caption has more tokens than the decoder reads."""
+    """Raise DataError, with its file, if a caption has more tokens than the decoder reads."""
     path, line = series.place
     most = most_read(recipe.decoder, MOST_ATTENDED)
     check_read(

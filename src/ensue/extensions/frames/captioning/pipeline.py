@@ -79,7 +79,7 @@ class Place(NamedTuple):
 
 
 def _looks(view: CaptionView) -> Section:
-    """The image once for each token, with where the decoder looks; of a series that is no image a matrix."""
+    """Return the image once for each token, with where the decoder looks; of a series that is no image a matrix."""
     count = min(len(view.output), MOST_OUTPUT)
     weights, note = view.alignment, cut(len(view.output), count, "tokens of the caption")
     if view.image is None or view.grid is None:
@@ -109,7 +109,7 @@ def _looks(view: CaptionView) -> Section:
 
 
 def places(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int, int]) -> list[Place]:
-    """The places of a grid, each of which stands for a rectangle of the image, with their weights (L,)."""
+    """Return the places of a grid, each of which stands for a rectangle of the image, with their weights (L,)."""
     height, width = size[0] / grid[0], size[1] / grid[1]
     most = max(float(weights.max(initial=0.0)), 1e-9)
     return [
@@ -164,7 +164,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return series
 
     def predict(self, texts: Iterable[Any]) -> list[Output]:
-        """The caption of each image: an array of numbers (rows, columns · colors), or one of `source`."""
+        """Return the caption of each image: an array of numbers (rows, columns · colors), or one of `source`."""
         return Answers(output for _, output in self.answers(map(Captioned, self._series_of(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
@@ -190,17 +190,17 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
                 yield f"{item.series.name}\t{score}{on_one_line(each.text)}\n"
 
     def score(self, image: Any, caption: str) -> float:
-        """The surprisal -ln P(caption | image) in nats, the end included."""
+        """Return the surprisal -ln P(caption | image) in nats, the end included."""
         (series,) = self._series_of([image])
         ((_, _, nats, _),) = self.surprisal([Captioned(series, (caption,))])
         return nats
 
     def score_json(self, text: Any) -> Any:
-        """Raises EnsueError: the server's inputs are images, and a caption has no place there."""
+        """Raise EnsueError: the server's inputs are images, and a caption has no place there."""
         raise EnsueError("the surprisal is that of a caption, and the input is an image; `ensue score` reads both")
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """The lines of `ensue score`: the nats of each caption, its tokens, the caption; or a JSON object."""
+        """Yield the lines of `ensue score`: the nats of each caption, its tokens, the caption; or a JSON object."""
         for item, text, nats, tokens in self.surprisal(self._captioned(location, encoding)):
             if as_json:
                 values = {"series": item.series.name, "target": text, "nats": round(nats, 6), "tokens": tokens}
@@ -209,21 +209,23 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
     def _captioned(self, location: Location, encoding: str) -> Iterator[Captioned]:
-        """Series with their captions. If a file comes several times in a row, these are captions of one image."""
+        """Yield series with their captions. If a file comes several times in a row, these are captions of one image."""
         for _, group in groupby(self._scored_series(location, encoding), key=lambda one: (one.name, one.place)):
             several = list(group)
             captions = (captions_of(one, self.recipe.data.separator) for one in several)
             yield Captioned(several[0], tuple(chain.from_iterable(captions)))
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
-        """The scores of the captions of images. `compare` tests the difference to another model's captions."""
+        """Return the scores of the captions of images. `compare` tests the difference to another model's captions."""
         return self.score_pairs(list(self._captioned(location, encoding)), compare=compare)
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
         return self.items_scored(list(self._captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
-        """The page about an image, a path or an array, in this model, while it writes its caption or a given one."""
+        """Return the page about an image, a path or an array, in this model, while it writes its caption or a given
+        one.
+        """
         series = self.only(image)
         sources, symbol = self.sources([Captioned(series)]), partial(shown, self.target)
         if target is None:

@@ -27,12 +27,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_numpy(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The series of a `.npy` file, which has no labels, or of a `.npz` file; its content says which it is."""
+    """Yield the series of a `.npy` file, which has no labels, or of a `.npz` file; its content says which it is."""
     yield from split(path, _named(path, _loaded(path)))
 
 
 def read_safetensors(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The series of a `.safetensors` file."""
+    """Yield the series of a `.safetensors` file."""
     from safetensors.numpy import load  # noqa: PLC0415
 
     content = whole_bytes(path)
@@ -44,7 +44,7 @@ def read_safetensors(path: Path, reading: SeriesOptions) -> Iterator[Series]:
 
 
 def split(path: Path, arrays: Arrays) -> Iterator[Series]:
-    """The series in the arrays of a file. Raises DataError for shapes that do not go together."""
+    """Yield the series in the arrays of a file. Raises DataError for shapes that do not go together."""
     frames = as_vectors(arrays["frames"], str(path))
     labels = None if "labels" not in arrays else np.atleast_1d(arrays["labels"])
     parts = _parts(path, frames, arrays.get("lengths"))
@@ -89,7 +89,7 @@ def _rate_of_array(path: Path, rate: NDArray[Any] | None) -> float:
 
 
 def _named(path: Path, arrays: Arrays) -> Arrays:
-    """The arrays by their keys; a single one is that of the frames."""
+    """Return the arrays by their keys; a single one is that of the frames."""
     if len(arrays) == 1 and "frames" not in arrays:
         return {"frames": next(iter(arrays.values()))}
     if unknown := sorted(set(arrays) - set(KEYS)):
@@ -143,7 +143,7 @@ WRITERS: dict[str, Callable[[Sequence[Vectors], Sequence[str], float], bytes]] =
 
 
 def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
-    """Raises DataError for a suffix that names no format of frames, and none of `others`."""
+    """Raise DataError for a suffix that names no format of frames, and none of `others`."""
     known = (*WRITERS, *others)
     if path.suffix not in known:
         message = f'frames are not written as "{path.suffix}"{nearest(path.suffix, known)}; known: {", ".join(known)}'
@@ -151,8 +151,10 @@ def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
 
 
 def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
-    """One series or more, each (T, d), as the content of a file with this suffix. Raises DataError for another suffix,
-    and for series of different lengths in a `.npy` file.
+    """Return the content of a file with this suffix, for one or more series (T, d).
+
+    Raises:
+        DataError: The suffix is unknown, or the series for a `.npy` file have different lengths.
     """
     check_writable(path)
     if path.suffix == ".npy" and len({len(one) for one in series}) > 1:
@@ -168,7 +170,7 @@ COLOR_MODES = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 
 
 def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The images (N, rows, columns) of an idx file, with the labels of the file beside it, if there is one."""
+    """Yield the images (N, rows, columns) of an idx file, with the labels of the file beside it, if there is one."""
     images = _read_idx(path)
     if images.ndim != 3:
         raise DataError(f"an array of {images.ndim} dimensions; expected images (N, rows, columns)", path)
@@ -184,7 +186,7 @@ def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
 
 
 def labels_beside(path: Path) -> Path | None:
-    """The file of labels that belongs to a file of images: `t10k-labels-idx1-ubyte` to `t10k-images-idx3-ubyte`."""
+    """Return the file of labels of a file of images, such as `t10k-labels-idx1-ubyte`; None without one."""
     name = path.name
     for of_images, of_labels in LABEL_FILE_NAMES:
         name = name.replace(of_images, of_labels)
@@ -207,7 +209,7 @@ def _read_idx(path: Path) -> NDArray[Any]:
 
 
 def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The rows of an image, each (columns,) if it is gray, or (columns · 3,) if it has colors."""
+    """Yield the rows of an image, each (columns,) if it is gray, or (columns · 3,) if it has colors."""
     try:
         from PIL import Image  # noqa: PLC0415
     except ImportError:
@@ -263,10 +265,10 @@ class Header(NamedTuple):
 
 
 def read_table(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The series of a table, one after another. Without a column of series it is one, with the name of the file.
+    """Yield the series of a table, one after another. Without a column of series the table is one series.
 
-    Raises DataError, with the line, for a cell that is no number, a series that goes on after another one, and gaps in
-    time.
+    Raises:
+        DataError: A cell is no number, a series goes on after another one, or there is a gap in time; with the line.
     """
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
     dialect = dialect_of(lines)
@@ -353,7 +355,11 @@ def _time(cell: str, path: Path, line: int) -> float:
 
 
 def _rate_of_table(frames: list[Frame], path: Path) -> float:
-    """Frames in a second by the column of time; 0 without one. Raises DataError where frames are not evenly spaced."""
+    """Return the frames per second by the column of time; 0 without such a column.
+
+    Raises:
+        DataError: The frames are not evenly spaced.
+    """
     times = [frame.time for frame in frames if frame.time is not None]
     if len(times) < 2:
         return 0.0

@@ -77,19 +77,23 @@ class Series(NamedTuple):
     """The group it belongs to, such as a speaker; "" if nobody says it."""
 
     def named_group(self, name: str) -> str:
-        """The group that data call `name`. Raises DataError if they name none."""
+        """Return the group that data call `name`. Raises DataError if they name none."""
         if not self.group:
             where = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
             raise self.error(f'{self.name}: no group "{name}"; {where}')
         return self.group
 
     def error(self, message: str) -> DataError:
-        """A mistake in this series."""
+        """Return a DataError with the place of this series."""
         return DataError(message, *self.place)
 
 
 def as_vectors(values: NDArray[Any], place: str) -> Vectors:
-    """Numbers as float32, infinite if they are too large for it. Raises DataError for what are none."""
+    """Return numbers as float32, infinite if they are too large for it.
+
+    Raises:
+        DataError: The values are no numbers.
+    """
     if values.dtype.kind not in "fiub":
         raise DataError(f"expected numbers, found an array of {values.dtype}", place)
     with np.errstate(over="ignore"):  # what is too large becomes infinite, which is a mistake of its own
@@ -109,16 +113,16 @@ class FrameRows:
 
     @classmethod
     def of(cls, series: Sequence[Vectors]) -> FrameRows:
-        """These series, each (T, d)."""
+        """Return these series, each (T, d)."""
         starts = np.cumsum([0, *map(len, series)], dtype=np.int64)
         return cls(np.concatenate(series) if series else np.zeros((0, 0), np.float32), starts)
 
     def select(self, rows: NDArray[np.int64]) -> FrameRows:
-        """Some of the series."""
+        """Return some of the series."""
         return self.of([self[row] for row in rows.tolist()])
 
     def cut(self, longest: int) -> FrameRows:
-        """These frames, where each series is cut into equal pieces of at most `longest`."""
+        """Return these frames, where each series is cut into equal pieces of at most `longest`."""
         pieces = [
             np.linspace(start, end, -(-(end - start) // longest) + 1, dtype=np.int64)[:-1]
             for start, end in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
@@ -126,7 +130,7 @@ class FrameRows:
         return FrameRows(self.values, np.append(np.concatenate(pieces), self.starts[-1]))
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Vectors:
-        """The series side by side (B, T, d), filled up with zeros, as wide as all those of `among`."""
+        """Return the series side by side (B, T, d), filled up with zeros, as wide as all those of `among`."""
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if not places.size:
             return np.zeros((*places.shape, self.values.shape[1]), np.float32)
@@ -135,7 +139,7 @@ class FrameRows:
         return padded
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """Which places of `padded` are real; None if all of `among` are."""
+        """Return which places of `padded` are real; None if all of `among` are."""
         return real_places(self.lengths, rows, among=among)
 
     def __getitem__(self, row: int) -> Vectors:
@@ -146,7 +150,7 @@ class FrameRows:
 
 
 def moments(series: Iterable[Vectors]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean and the deviation (d,) of each feature, without missing values; 0 and 1 where there is nothing else."""
+    """Return the mean and deviation (d,) of each feature without missing values; 0 and 1 if all are missing."""
     parts = [part[start : start + COUNTED_FRAMES] for part in series for start in range(0, len(part), COUNTED_FRAMES)]
     counts = np.maximum(1, sum(np.isfinite(part).sum(0) for part in parts))
     mean = sum(np.nansum(part, 0, dtype=np.float64) for part in parts) / counts

@@ -26,7 +26,7 @@ MAX_WEIGHTS, MAX_NUMBERS = 1 << 26, 1 << 28
 
 
 def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str = "") -> NDArray[np.float32]:
-    """Frames (T, bands) from samples (n,), T = 1 + ⌈(n − N) / S⌉; the last frame is filled up with silence.
+    """Return frames (T, bands) from samples (n,), T = 1 + ⌈(n − N) / S⌉; the last frame is filled up with silence.
 
     Raises DataError for bands that do not fit the rate, and for a rate that makes frames too large or too many.
     """
@@ -52,20 +52,20 @@ def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str =
 
 
 def framing(sound: LogMel, rate: int) -> tuple[int, int, int]:
-    """The samples of a frame, N, and of a step, S, and the points of the Fourier transform, K."""
+    """Return the samples of a frame, N, and of a step, S, and the points of the Fourier transform, K."""
     size, step = max(1, round(sound.window * rate)), max(1, round(sound.step * rate))
     return size, step, 1 << (size - 1).bit_length()
 
 
 def hann(size: int) -> NDArray[np.float32]:
-    """The window of Hann (size,) that is periodic."""
+    """Return the window of Hann (size,) that is periodic."""
     window: NDArray[np.float32] = np.hanning(size + 1)[:-1].astype(np.float32)
     return window
 
 
 @lru_cache(maxsize=8)
 def mel_triangles(bands: int, points: int, rate: int, lowest: float, highest: float) -> NDArray[np.float64]:
-    """The weights (bands, points // 2 + 1) of the frequencies in each band.
+    """Return the weights (bands, points // 2 + 1) of the frequencies in each band.
 
     The corners are evenly spaced in mel, m = 2595 log₁₀(1 + f / 700). Band b rises from corner b to 1 at corner b + 1
     and falls to corner b + 2. One that is narrower than the distance of two frequencies takes the nearest one.
@@ -86,7 +86,7 @@ def _mel(hertz: float) -> float:
 
 
 def read_sound(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """The series of a WAV file. Raises DataError for another format, and for a recording without samples."""
+    """Yield the series of a WAV file. Raises DataError for another format, and for a recording without samples."""
     samples, rate = read_wav(path)
     if not len(samples):
         raise DataError("an empty recording", path)
@@ -96,7 +96,7 @@ def read_sound(path: Path, reading: SeriesOptions) -> Iterator[Series]:
 
 
 def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
-    """The samples (n, channels), from -1 to 1, and how many there are in a second."""
+    """Return the samples (n, channels), from -1 to 1, and how many there are in a second."""
     try:
         with wave.open(io.BytesIO(whole_bytes(path))) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()

@@ -36,12 +36,16 @@ class LabeledPath(NamedTuple):
 
 
 def is_manifest(path: Path, encoding: str) -> bool:
-    """Whether a table has paths of files."""
+    """Return whether a table has paths of files."""
     return PATH in next(iter(table_rows(Lines.of(path, encoding=checked_encoding(encoding)))), [])
 
 
 def listed(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
-    """The files of a table, relative to its folder, with labels and groups. Raises DataError if one is missing."""
+    """Yield the files of a table, relative to its folder, with labels and groups.
+
+    Raises:
+        DataError: A file is missing.
+    """
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
     dialect = dialect_of(lines)
     names = [name.strip() for name in dialect.first(lines)[0]]
@@ -57,7 +61,7 @@ def listed(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
 
 
 def by_pattern(paths: Sequence[Path], reading: SeriesOptions) -> Iterator[LabeledPath]:
-    """The labels and groups in the names of files. Raises DataError for a name that does not fit."""
+    """Yield the labels and groups in the names of files. Raises DataError for a name that does not fit."""
     pattern = reading.pattern
     expression = compiled(pattern, reading.group)
     for path in paths:
@@ -85,7 +89,7 @@ def compiled(pattern: str, group: str = "") -> re.Pattern[str]:
 
 
 def by_folder(paths: Sequence[Path], folder: Path) -> Iterator[LabeledPath]:
-    """Files in folders, whose names are the labels; without labels if some file is in none."""
+    """Yield files in folders, whose names are the labels; without labels if some file is in none."""
     parts = [path.relative_to(folder).parts if path.is_relative_to(folder) else () for path in paths]
     are_classes = all(len(part) > 1 for part in parts)
     for path, part in zip(paths, parts, strict=True):
@@ -150,14 +154,15 @@ class FrameSource:
         return list(by_folder(self._paths, expanded(self.location)))
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of all files, and of the table that names them."""
+        """Return a digest of the bytes of all files, and of the table that names them."""
         if self._members:
             return hashlib.sha256("".join(member.fingerprint() for member in self._members).encode()).hexdigest()
         return digest_of([*([self.manifest] if self.manifest else []), *(file.path for file in self.files)])
 
     def labels_in_names(self) -> list[str]:
-        """The labels and groups that files have from their names or folders, in their order. Of idx files it is the
-        digest of the files of labels beside them, and of a table that of the files that it names.
+        """Return the labels and groups that files have from their names or folders, in order.
+
+        Idx files give the digest of the files of labels beside them, and a table the digest of the files that it names.
         """
         if self.manifest is not None:
             return [digest_of(file.path for file in self.files)]
@@ -207,7 +212,7 @@ class FrameSource:
 
 
 def numbered(location: str) -> tuple[str, int | None]:
-    """The file and the number in `FILE[n]`; else the location, and None."""
+    """Return the file and the number in `FILE[n]`; else the location, and None."""
     match = None if Path(location).exists() else NUMBERED.fullmatch(location)
     if match is None or not Path(match[1]).is_file():
         return location, None
@@ -228,7 +233,7 @@ def _check_numbers(series: Series, reading: SeriesOptions) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """The reader of a file, by its name. Raises DataError for a name that says nothing."""
+    """Return the reader of a file, by its name. Raises DataError for a name that says nothing."""
     if kind := frames_in(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
         return kind
     known = ", ".join([*FRAME_SUFFIXES, *sorted(FRAME_TABLES)])

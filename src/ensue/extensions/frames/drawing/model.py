@@ -83,7 +83,7 @@ class WholeWriter(nn.Module):
         self.stroke = nn.Linear(d_in, size.pixels)
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
-        """The change of the canvas."""
+        """Return the change of the canvas."""
         return self.stroke(h).view(-1, *self.size.shape)  # type: ignore[no-any-return]
 
 
@@ -109,7 +109,7 @@ class WindowWriter(nn.Module):
         self.patch = nn.Linear(d_in, size.colors * window**2)
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
-        """The change of the canvas."""
+        """Return the change of the canvas."""
         patch = self.patch(h).view(len(h), self.window.size, -1)
         return self.window(h).write(patch)  # type: ignore[no-any-return]
 
@@ -163,11 +163,11 @@ class Painter(nn.Module):
 
     @torch.no_grad()
     def begin_with(self, mean: Float[Tensor, "H PW"]) -> None:
-        """Makes the first canvas the mean of the training images, whose pixels are from 0 to 1."""
+        """Make the first canvas the mean of the training images, whose pixels are from 0 to 1."""
         self.first_canvas.copy_(mean.clamp(MIN_PIXEL, 1 - MIN_PIXEL).logit())
 
     def forward(self, x: Float[Tensor, "B H PW"], noise: Float[Tensor, "B T d_latent"]) -> Bound:
-        """The bound of each image, for draws `z = μ + σ ε` with the ε of `noise`, from N(0, 1)."""
+        """Return the bound of each image, for draws `z = μ + σ ε` with the ε of `noise`, from N(0, 1)."""
         state = self._begin(len(x))._replace(encoder=self.encoder.init_state(len(x)))
         posteriors = []
         for epsilon in noise.unbind(1):
@@ -185,7 +185,7 @@ class Painter(nn.Module):
         return state._replace(canvas=self.canvas(state.canvas + self.writer(h)), h=h, decoder=decoder)
 
     def canvases(self, noise: Float[Tensor, "B T d_latent"]) -> Float[Tensor, "B T H PW"]:
-        """The probabilities of the pixels after each stroke, painted from draws `noise` of N(0, 1) alone."""
+        """Return the probabilities of the pixels after each stroke, painted from draws `noise` of N(0, 1) alone."""
         state = self._begin(len(noise))
         canvases = []
         for z in noise.unbind(1):
@@ -202,7 +202,7 @@ class Painter(nn.Module):
 def build_painter(
     canvas: CanvasSpecification, encoder: CellsSpecification, decoder: CellsSpecification, *, size: ImageSize
 ) -> Painter:
-    """A painter from its tables. Raises ValueError for a window that is larger than the images."""
+    """Return a painter from its tables. Raises ValueError for a window that is larger than the images."""
     strokes = build_encoder(decoder, d_in=canvas.d_latent)
     d, attends = strokes.d_out, canvas.attention
     reader = WindowReader(size, d, canvas.read) if attends else WholeReader(size)
@@ -228,7 +228,7 @@ class Images(Hashed):
         return self.pixels
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The images in these rows."""
+        """Return the images in these rows."""
         groups = tuple(self.groups[row] for row in rows.tolist()) if self.groups else ()
         return replace(self, pixels=self.pixels[rows], groups=groups)
 
@@ -240,9 +240,9 @@ def read_images(
     location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None,
     group: str = "",
 ) -> Images:  # fmt: skip
-    """The images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it, and
-    with a `group` one of that name. Raises DataError for images of several sizes, for values that are not from 0 to 1,
-    and for what is no image.
+    """Return the images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it,
+    and with a `group` one of that name. Raises DataError for images of several sizes, for values that are not from 0 to
+    1, and for what is no image.
     """
     source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
     images = images_of(islice(source, most), colors=colors, size=size, group=group)
@@ -254,7 +254,7 @@ def read_images(
 def images_of(
     series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
 ) -> Images | None:
-    """Series as images; None for no series. Raises DataError as `read_images`."""
+    """Return series as images; None for no series. Raises DataError as `read_images`."""
     pixels: list[Pixels] = []
     groups: list[str] = []
     first = "the training data"
@@ -270,7 +270,7 @@ def images_of(
 
 
 def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
-    """The planes (H, P·W) of an image."""
+    """Return the planes (H, P·W) of an image."""
     values = series.frames
     if series.channels:
         raise series.error(f"{series.name}: a sound; expected images")
@@ -294,7 +294,9 @@ def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
 
 
 def binarized(images: Images, how: str) -> Images:
-    """Images for scores, which do not change from call to call: the draws of an image depend on its number alone."""
+    """Return images for scores, which do not change from call to call: the draws of an image depend on its number
+    alone.
+    """
     if how == "none":
         return images
     if how == "threshold":
@@ -340,7 +342,7 @@ class Drawing(Task[Painter, TensorBatch]):
 
 
 def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedScores:
-    """The bound in nats per image, its two parts, and from several draws of z also an estimate of `-log p(x)` by
+    """Return the bound in nats per image, its two parts, and from several draws of z also an estimate of `-log p(x)` by
     importance sampling, `-log 1/K Σ_k p(x, z_k) / Q(z_k | x)` (Rezende et al. 2014). It is closer, and in the mean over
     draws not below `-log p(x)` either.
     """
@@ -348,7 +350,7 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
 
     @torch.inference_mode()
     def scored(batch: range) -> Tensor:
-        """The reconstruction, the divergence and the weight of each row (3, B)."""
+        """Return the reconstruction, the divergence and the weight of each row (3, B)."""
         x = on_device(images.pixels[np.array(batch) // draws], device)
         bound: Bound = model(x, noise_of(model, batch, device))
         return torch.stack([bound.reconstruction, bound.divergence.sum(1), bound.weight]).double().cpu()
@@ -367,7 +369,9 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
 
 
 def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
-    """The draws of N(0, 1) of these rows, (B, T, d_latent). Those of a row depend on its number and the seed alone."""
+    """Return the draws of N(0, 1) of these rows, (B, T, d_latent). Those of a row depend on its number and the seed
+    alone.
+    """
     shape = (model.glimpses, model.d_latent)
     generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other ones than pixels have
     rows = [generator.standard_normal(shape, np.float32) for generator in generators]
@@ -425,7 +429,7 @@ class DrawingJob(Job[Painter]):
         self.task = Drawing(self.split.train, self.split.valid, recipe)
 
     def read(self, location: str, *, group: str = "") -> Images:
-        """The images of a location, of the size of those before."""
+        """Return the images of a location, of the size of those before."""
         data, colors = self.recipe.data, self.recipe.canvas.colors
         images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
         self.size = images.size

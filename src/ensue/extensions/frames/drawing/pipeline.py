@@ -73,7 +73,7 @@ class PaintingView:
 
 @torch.inference_mode()
 def view_painting(model: Painter, pixels: Pixels) -> PaintingView:
-    """The view of an image (H, P·W)."""
+    """Return the view of an image (H, P·W)."""
     device = device_of(model)
     with (
         watch(model, "canvas", "*.window.five")
@@ -125,7 +125,7 @@ class Glimpse(NamedTuple):
 
 
 def painting_sections(view: PaintingView, number: int) -> list[Section]:
-    """The sections of an image, which is the one of that number on the page."""
+    """Return the sections of the image with this number on the page."""
     rows, columns, _ = view.image.shape
     count, scale = min(len(view.canvases), MAX_SHOWN_GLIMPSES), MAX_IMAGE_PIXELS / max(rows, columns)
     glimpses = [
@@ -146,7 +146,7 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
 
 
 def _frame(window: PlacedWindow, rows: int, columns: int) -> Frame:
-    """The grid with σ on each side, cut at the edges of the image. The line is as thick as σ/2, but stays a line."""
+    """Return the grid with σ on each side, cut at the edges of the image, as a line at least one pixel thick."""
     half, line = window.reach / 2 + window.deviation, min(2.0, max(0.3, window.deviation / 2))
     title = (
         f"middle at row {window.row:.1f}, column {window.column:.1f}; reach {window.reach:.1f}, "
@@ -159,7 +159,7 @@ def _frame(window: PlacedWindow, rows: int, columns: int) -> Frame:
 
 
 def _cut(middle: float, half: float, length: int, line: float) -> tuple[float, float]:
-    """Where a side begins, and how long it is, in an image of that length."""
+    """Return where a side begins, and how long it is, in an image of that length."""
     first, last = (min(length - line / 2, max(line / 2, middle + end)) for end in (-half, half))
     return first, last - first
 
@@ -184,13 +184,13 @@ class DrawingPipeline(Pipeline):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
+        """Return the trained model in a run directory."""
         recipe: Any = directory.recipe
         return cls(directory.model(device), recipe=recipe, run=directory.path)
 
     def paint(self, samples: int = 1, *, seed: int = 0) -> NDArray[np.float32]:
-        """The probabilities of pixels after each stroke, (samples, T, rows, columns), with the colors of a pixel as a
-        last dim if there are several. A sample depends on its number and the seed alone.
+        """Return the probabilities of pixels after each stroke, (samples, T, rows, columns), with the colors of a pixel
+        as a last dim if there are several. A sample depends on its number and the seed alone.
         """
         return self._canvases(samples, seed, range(self.model.glimpses))
 
@@ -213,10 +213,20 @@ class DrawingPipeline(Pipeline):
         self, out: str | Path, *, samples: int = 16, frames: int | None = None, seed: int | None = None,
         overwrite: bool = False,
     ) -> str:  # fmt: skip
-        """Writes samples as a picture, a tile for each; in a `.gif` or `.apng` they are painted before one's eyes. With
-        `frames`, a picture has a row for each sample, with so many states of its canvas, and an animation has so many.
-        Returns what was written. Raises EnsueError for a suffix that is none of a picture, and for a file that
-        ensue did not write, unless `overwrite`.
+        """Write samples as a picture with a tile for each, or as an animation of painting (`.gif`, `.apng`).
+
+        Args:
+            out: The file; its suffix is the format.
+            samples: The number of images.
+            frames: States of the canvas: in a picture a row for each sample, in an animation the number of its frames.
+            seed: The seed of the draws.
+            overwrite: Whether a file that ensue did not write is replaced.
+
+        Returns:
+            A line for the user.
+
+        Raises:
+            EnsueError: The suffix is that of no picture, or the file exists.
         """
         suffix, known = Path(out).suffix.lower(), (*STILL, *ANIMATED)
         if suffix not in known:
@@ -232,7 +242,9 @@ class DrawingPipeline(Pipeline):
         return draw_canvases(Path(out), self._canvases(samples, seed, shown))
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
-        """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
+        """Return the bound on images in nats per image; with several `draws` of z also an estimate by importance
+        sampling.
+        """
         location = one_location(location, "the data")
         check_whole("draws", draws, 1, MAX_DRAWS)
         images = read_images(location, colors=self.model.size.colors, encoding=encoding, size=self.model.size)
@@ -243,8 +255,8 @@ class DrawingPipeline(Pipeline):
         return self.inspect(texts[0] if texts and isinstance(texts[0], str) else [list(texts)])
 
     def inspect(self, images: Any) -> Inspection:
-        """How the model reads and paints images, glimpse by glimpse: the first few of a file, a folder or a glob, or of
-        a list of arrays (rows, columns · colors).
+        """Return how the model reads and paints images, glimpse by glimpse: the first few of a file, a folder or a
+        glob, or of a list of arrays (rows, columns · colors).
         """
         shown = binarized(self._images(images), self.recipe.data.binarize)
         views = [view_painting(self.model, pixels) for pixels in shown.pixels]
@@ -253,7 +265,7 @@ class DrawingPipeline(Pipeline):
         return Inspection(title, views, self.facts(self.recipe.describe()), sections)
 
     def _images(self, images: Any) -> Images:
-        """The first few images of a caller. Raises EnsueError for numbers that are none."""
+        """Return the first few images of a caller. Raises EnsueError for numbers that are none."""
         size: ImageSize = self.model.size
         if isinstance(images, str | Path):
             return read_images(str(images), colors=size.colors, size=size, most=MAX_SHOWN_IMAGES)
@@ -289,13 +301,18 @@ SCALE = 3
 
 
 def is_animated(path: Path) -> bool:
-    """Whether the suffix is that of an animation."""
+    """Return whether the suffix is that of an animation."""
     return path.suffix.lower() in ANIMATED
 
 
 def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
-    """Writes canvases (N, T, H, W) or (N, T, H, W, colors) and says so: one moment of a still picture as tiles, several
-    as a row for each N. Raises EnsueError if it cannot.
+    """Write canvases (N, T, H, W) or (N, T, H, W, colors): one moment as tiles, several as a row for each N.
+
+    Returns:
+        A line for the user.
+
+    Raises:
+        EnsueError: The file cannot be written.
     """
     count, times, *_ = canvases.shape
     side = math.ceil(math.sqrt(count))
@@ -308,7 +325,7 @@ def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
 
 
 def tiled(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
-    """Images (N, H, W) or (N, H, W, colors) as tiles with gray lines between them."""
+    """Return images (N, H, W) or (N, H, W, colors) as tiles with gray lines between them."""
     rows = math.ceil(len(images) / columns)
     _, height, width, *colors = images.shape
     line = 1

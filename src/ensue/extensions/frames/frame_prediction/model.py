@@ -65,27 +65,34 @@ class FrameReader(nn.Module, ABC):
         noise: Float[Tensor, "B T d_latent"],
         mask: Bool[Tensor, "B T"] | None = None,
     ) -> Read:
-        """Frames as they are, and as the layers read them in training; `noise` is that of the latent variables."""
+        """Read whole series.
+
+        Args:
+            x: Frames without noise.
+            disturbed: Frames as the layers read them, in training with noise and dropout.
+            noise: Draws from N(0, 1) for the latent variables.
+            mask: True at real frames.
+        """
 
     @abstractmethod
     def imagined(
         self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
     ) -> Float[Tensor, "N S d_out"]:
-        """Features before each of the first S frames of a series, with latent variables from their prior by the
+        """Return features before each of the first S frames of a series, with latent variables from their prior by the
         noise of N `draws`. The frames before are read as `forward` reads them with `noise`.
         """
 
     @abstractmethod
     def init_state(self, rows: int) -> ReaderState:
-        """The state before the first frame."""
+        """Return the state before the first frame."""
 
     @abstractmethod
     def open(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Tensor, ReaderState]:
-        """Features before the next frame (B, d_out), and what `close` needs."""
+        """Return features before the next frame (B, d_out), and what `close` needs."""
 
     @abstractmethod
     def close(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
-        """The state after a frame."""
+        """Return the state after a frame."""
 
 
 class PlainState(NamedTuple):
@@ -199,7 +206,7 @@ class VariationalReader(FrameReader):
 
 
 def _before(x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
-    """The frame before each; before the first one zeros."""
+    """Return the frame before each; before the first one zeros."""
     return torch.cat((x.new_zeros(len(x), 1, x.shape[2]), x[:, :-1]), dim=1)
 
 
@@ -234,7 +241,7 @@ class FramePredictor(nn.Module):
         return self.reader.d_latent
 
     def forward(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> FrameNats:
-        """The cost of each frame, with latent variables drawn by this noise from N(0, 1)."""
+        """Return the cost of each frame, with latent variables drawn by this noise from N(0, 1)."""
         x = self.features.normalized(frames.values)
         read = self.reader(x, self.features.disturbed(x), noise, mask=frames.mask)
         observed = frames.values.isnan().logical_not()
@@ -246,19 +253,19 @@ class FramePredictor(nn.Module):
         return FrameNats(*parts)
 
     def loss(self, frames: Frames) -> Loss:
-        """The bound on all frames, with latent variables drawn as the step's rows."""
+        """Return the bound on all frames, with latent variables drawn as the step's rows."""
         cost = self(frames, normal((*frames.shape, self.d_latent), device=frames.values.device))
         return Loss((cost.nats + cost.divergence).sum(), frames.num_real)
 
     def read(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> ReaderState:
-        """The state after the frames of each row."""
+        """Return the state after the frames of each row."""
         x = self.features.normalized(frames.values)
         return self.reader(x, x, noise, mask=frames.mask).state
 
     def expected(
         self, frames: Frames, noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
     ) -> Mixture:
-        """The distributions (N, S) of the first S frames of a series, each given those before it, of normalized
+        """Return the distributions (N, S) of the first S frames of a series, each given those before it, of normalized
         features; with latent variables one for each of N draws from their prior.
         """
         x = self.features.normalized(frames.values)
@@ -266,7 +273,7 @@ class FramePredictor(nn.Module):
         return mixture
 
     def next(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Mixture, ReaderState]:
-        """The distribution of the next frame, of normalized features, and what `reader.close` needs with it."""
+        """Return the distribution of the next frame, of normalized features, and what `reader.close` needs with it."""
         decoded, opened = self.reader.open(noise, state)
         return self.head(decoded), opened
 
@@ -277,7 +284,7 @@ def build_frame_predictor(
     latent: LatentSpecification,
     head: MixtureHeadSpecification,
 ) -> FramePredictor:
-    """A model of the next frame from its tables."""
+    """Return a model of the next frame from its tables."""
     reader = _reader(encoder, latent, features.d_out)
     density = MixtureHead(reader.d_out, features.d_out, components=head.components, least=head.least_deviation)
     return FramePredictor(features, reader, density)
@@ -311,9 +318,9 @@ class SeriesNats(NamedTuple):
 
 @torch.inference_mode()
 def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[SeriesNats]:
-    """The cost of each series, in order, by so many draws of its latent variables, if the model has any.
+    """Return the cost of each series in order, by `draws` of its latent variables, if the model has any.
 
-    The draws of a series follow from its frames, so they are the same whatever else is scored with it.
+    The draws of a series depend on its frames alone, not on the other series that are scored.
     """
     device = device_of(model)
     by_series: list[SeriesNats | None] = [None] * len(rows)
@@ -343,7 +350,7 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
 
 
 def _cost(model: FramePredictor, frames: Frames, sources: list[SeriesNoise]) -> list[NDArray[np.float64]]:
-    """The bound on each frame (B, T), the divergence of each series (B,), and the logarithm of its weight (B,)."""
+    """Return the bound per frame (B, T), the divergence (B,) and the logarithm of the weight (B,) per series."""
     cost = model(frames, noise_for(sources, frames.shape[1], frames.values.device))
     nats, divergence, ratio = (part.double() for part in cost)
     return [part.cpu().numpy() for part in (nats + divergence, divergence.sum(1), -(nats + ratio).sum(1))]
@@ -384,7 +391,7 @@ class FrameScores(Scores):
 
 
 def scores_of(costs: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> FrameScores:
-    """The scores of series that cost this much, by so many draws of `d_latent` variables."""
+    """Return the scores of series that cost this much, by so many draws of `d_latent` variables."""
     nats, frames, series, divergence, importance = 0.0, 0, 0, 0.0, 0.0
     for cost in costs:
         nats, frames, series = nats + float(cost.frames.sum()), frames + len(cost.frames), series + 1
@@ -403,7 +410,7 @@ Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 def free_running(
     model: FramePredictor, begin: Vectors, *, frames: int, samples: int, temperature: float, seed: int | None
 ) -> NDArray[np.float32]:
-    """New frames (samples, frames, d) behind those of a series (T, d), of which T may be 0."""
+    """Return new frames (samples, frames, d) behind those of a series (T, d), of which T may be 0."""
     device = device_of(model)
     generator = torch.Generator(device)
     generator.seed() if seed is None else generator.manual_seed(int(seed))
@@ -425,8 +432,8 @@ def free_running(
 
 @torch.inference_mode()
 def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
-    """The mean and the deviation of each feature of the frame behind each series, (N, d): with latent variables those
-    of a mixture over draws of these.
+    """Return the mean and the deviation of each feature of the frame behind each series, (N, d): with latent variables
+    those of a mixture over draws of these.
     """
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     shape = len(rows), rows.values.shape[1]
@@ -443,16 +450,14 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
 
 
 def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> ReaderState:
-    """The state after the chosen series."""
+    """Return the state after the chosen series."""
     frames = frames_of(rows, chosen, device_of(model))
     sources = [SeriesNoise(rows[row], model.d_latent) for row in chosen]
     return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
 
 
 def over_draws(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Moments:
-    """The moments of a mixture of draws (N, ..., d) of normalized features, each as likely as the others, in the units
-    of the files.
-    """
+    """Return the moments of an equally weighted mixture of draws (N, ..., d), in the units of the files."""
     means, deviations = means.double(), deviations.double()
     mean = means.mean(0)
     variance = (deviations.square() + (means - mean).square()).mean(0)
@@ -544,7 +549,7 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
 
 
 def score(model: FramePredictor, rows: FrameRows) -> FrameScores:
-    """The scores of a model on series in memory."""
+    """Return the scores of a model on series in memory."""
     return scores_of(nats_of(model, rows), d_latent=model.d_latent)
 
 
@@ -585,7 +590,7 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
 
 
 def _keep_end(split: Split[LabeledSeries], recipe: FramePredictionRecipe) -> None:
-    """Keeps the end of a single series for validation."""
+    """Hold out the end of a single series for validation."""
     data, length = recipe.data, int(split.train.lengths[0])
     num_valid = round(length * data.valid_fraction)
     if len(split.train) == 1 and split.valid is None and 0 < num_valid < length:

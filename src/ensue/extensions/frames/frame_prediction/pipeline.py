@@ -86,7 +86,7 @@ class FramePredictorView(SeriesView):
 
 @torch.inference_mode()
 def view_series(model: FramePredictor, series: SeriesView) -> FramePredictorView:
-    """The view of a series."""
+    """Return the view of a series."""
     device, size = device_of(model), model.d_latent
     frames = Frames(torch.from_numpy(series.frames).to(device).unsqueeze(0), None)
     noise = torch.from_numpy(SeriesNoise(series.frames, size).draw()).to(device).unsqueeze(0)
@@ -117,7 +117,7 @@ FROM_THE_PRIOR = " The latent variables are drawn from their prior, since nobody
 
 
 def series_sections(view: FramePredictorView) -> list[Section]:
-    """All sections."""
+    """Return all sections."""
     columns = view.columns
     sections = [series_section(view, columns), _nats(view, columns), _expected(view, columns)]
     if view.weights is not None:
@@ -162,7 +162,7 @@ def _expected(view: FramePredictorView, columns: FrameColumns) -> Section:
 def inspect_series(
     model: FramePredictor, series: SeriesView, recipe: FramePredictionRecipe, facts: Mapping[str, str]
 ) -> Inspection:
-    """A series in a model of this recipe; `facts` are those of the model."""
+    """Return a series in a model of this recipe; `facts` are those of the model."""
     view = view_series(model, series)
     more = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if model.d_latent else {}
     more |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
@@ -187,7 +187,7 @@ class NextFrame(Shown):
         return f"{self.series}\t{' '.join(f'{number:.6g}' for number in self.mean)}"
 
     def as_json(self) -> dict[str, Any]:
-        """The prediction as JSON values."""
+        """Return the prediction as JSON values."""
         mean, deviation = ([float(f"{number:.6g}") for number in part] for part in (self.mean, self.deviation))
         return {"series": self.series, "mean": mean, "deviation": deviation}
 
@@ -207,7 +207,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         temperature: float = 1.0,
         seed: int | None = None,
     ) -> list[Vectors]:
-        """Series (T, d) that the model writes, `samples` of them; each frame is drawn and read again.
+        """Return series (T, d) that the model writes, `samples` of them; each frame is drawn and read again.
 
         `prompt` is a series, an array of numbers (T, d) or one of `source`, with which all begin; `frames` come behind
         it. The deviation of what is drawn is multiplied by `temperature`; with 0 it is the mean, of a mixture that of
@@ -265,8 +265,8 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return f"wrote {what} of {len(series[0]):,} frames to {out}"
 
     def predict(self, texts: Iterable[Any]) -> list[NextFrame]:
-        """The next frame behind each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a
-        sound at the rate of the training data.
+        """Return the next frame behind each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
+        a sound at the rate of the training data.
         """
         return Answers(self.expect(self._series_of(texts)))
 
@@ -274,7 +274,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return self.expect(series)
 
     def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
-        """The next frame behind each of a stream of series of any length, in order, in constant memory."""
+        """Yield the next frame behind each of a stream of series of any length, in order, in constant memory."""
         for chunk in chunked(series):
             means, deviations = next_moments(self.model, FrameRows.of([one.frames for one in chunk]))
             for one, mean, deviation in zip(chunk, means, deviations, strict=True):
@@ -288,7 +288,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return inspect_series(self.model, shown, self.recipe, self.facts(self.recipe.describe()))
 
     def score(self, series: Any) -> NDArray[np.float64]:
-        """The nats of each frame (T,) of a series, read from its beginning; with latent variables a bound."""
+        """Return the nats of each frame (T,) of a series, read from its beginning; with latent variables a bound."""
         ((_, cost),) = self._costs(self._series_of([series]))
         return cost.frames
 
@@ -297,7 +297,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return {"nats": round(sum(nats), 6), "frames": nats}
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """The lines of `ensue score`: the nats of each frame, its series and its number."""
+        """Yield the lines of `ensue score`: the nats of each frame, its series and its number."""
         for one, cost in self._costs(self._read(location, encoding, WHOLE)):
             for number, nats in enumerate(cost.frames.tolist()):
                 if as_json:
@@ -307,8 +307,15 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
                     yield f"{nats:9.4f}\t{one.name}\t{number}"
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8", draws: int = 1) -> FrameScores:
-        """The nats per frame; with latent variables the bound, and with several `draws` of these also an estimate by
-        importance sampling. Raises EnsueError for draws out of range.
+        """Return the nats per frame; with latent variables the bound.
+
+        Args:
+            location: The series.
+            encoding: The encoding of tables.
+            draws: With several draws of latent variables there is also an estimate by importance sampling.
+
+        Raises:
+            EnsueError: `draws` is out of range.
         """
         check_whole("draws", draws, 1, MAX_DRAWS)
         costs = (cost for _, cost in self._costs(self._scored_series(location, encoding), draws=draws))
@@ -351,7 +358,9 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
 
 def _next(model: FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
-    """The mixture behind each frame (B, T), in the units of the files. The `state` before the first frame is zeros."""
+    """Return the mixture behind each frame (B, T), in the units of the files. The `state` before the first frame is
+    zeros.
+    """
     layers, features = _layers(model), model.features
     h, after = layers(features.normalized(frames), state_from(layers.init_state(1), state))
     log_weights, (mean, log_deviation) = model.head.of(model.head.projection(h))

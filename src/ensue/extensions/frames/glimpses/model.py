@@ -101,12 +101,12 @@ class GlimpseReader(nn.Module):
         self.register_buffer("move", torch.tensor(table.move), persistent=False)
 
     def images(self, frames: Frames) -> Float[Tensor, "B C H W"]:
-        """The images of a batch of series, whose frames are rows of pixels."""
+        """Return the images of a batch of series, whose frames are rows of pixels."""
         x: Tensor = self.features(frames)
         return x.view(*x.shape[:2], -1, self.table.colors).permute(0, 3, 1, 2)
 
     def begin(self, images: Float[Tensor, "B C H W"], ways: int) -> GlimpseState:
-        """The state before the first glimpse, in so many ways through each image."""
+        """Return the state before the first glimpse, in so many ways through each image."""
         seen = self.view(F.avg_pool2d(images, self.table.view, ceil_mode=True)).repeat_interleave(ways, 0)
         plan, planner = self.planner.step(seen)
         return GlimpseState(seen, plan, self.start.expand(len(seen), 2), self.reader.init_state(len(seen)), planner)
@@ -114,7 +114,7 @@ class GlimpseReader(nn.Module):
     def symbol(
         self, images: Float[Tensor, "B C H W"], looking: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
     ) -> tuple[SymbolRead, GlimpseState]:
-        """The next symbol. Places are the means, or with `noise` from N(0, 1) they are drawn."""
+        """Return the next symbol. Places are the means, or with `noise` from N(0, 1) they are drawn."""
         glimpses = []
         for n in range(self.table.each):
             means = self.mean_place(looking)
@@ -126,7 +126,7 @@ class GlimpseReader(nn.Module):
         ), looking
 
     def mean_place(self, looking: GlimpseState) -> Float[Tensor, "R 2"]:
-        """Where the next glimpse is on average, (down, right)."""
+        """Return where the next glimpse is on average, (down, right)."""
         before = looking.means + self.move if self.table.relative else self.start
         mean: Tensor = before + PLACE_SCALE * self.place(looking.plan)
         return mean
@@ -134,7 +134,7 @@ class GlimpseReader(nn.Module):
     def look(
         self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], looking: GlimpseState
     ) -> GlimpseState:
-        """The state after the glimpse at these places."""
+        """Return the state after the glimpse at these places."""
         patches = self.glimpses(images, places.view(len(images), -1, 2)).flatten(0, 1)
         seen, reader = self.reader.step(self.vector(patches, places), looking.reader)
         plan, planner = self.planner.step(seen, looking.planner)
@@ -143,7 +143,7 @@ class GlimpseReader(nn.Module):
     def forward(
         self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
     ) -> ReadSymbols:
-        """Readings of images of so many symbols, the stop included. The longest come first."""
+        """Return readings of images of so many symbols, the stop included. The longest come first."""
         ways, symbols = noise.shape[1], []
         looking = self.begin(images, ways)
         for number in range(lengths[0]):
@@ -159,7 +159,8 @@ class GlimpseReader(nn.Module):
         return ReadSymbols(*(part.float() if part.dtype is torch.bfloat16 else part for part in parts))
 
     def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
-        """The bound of the surprisal of symbols and stop in nats, summed over the images, and the number of images.
+        """Return the bound of the surprisal of symbols and stop in nats, summed over the images, and the number of
+        images.
 
         `targets` have -1 behind the stop.
         """
@@ -174,11 +175,15 @@ class GlimpseReader(nn.Module):
     def read(
         self, frames: Frames, *, least: int, most: int, ways: int = 1, noise: Callable[[], Tensor] | None = None
     ) -> tuple[Float[Tensor, "B S K"], Float[Tensor, "B S N 2"]]:
-        """The log-probabilities of symbols and stop, and the places of their glimpses, until all images ended; at least
-        and at most so many symbols.
+        """Return the log-probabilities of symbols and stop, and the places of glimpses, until all images have ended.
 
-        Places are the means, or drawn with the `noise` (B · ways, N, 2) of each next symbol. The probabilities are
-        means over the ways through an image, and the places are those of the first.
+        Args:
+            frames: The images.
+            least: At least this many symbols are read.
+            most: At most this many symbols are read.
+            ways: Paths of glimpses through each image. Probabilities are means over them; places are those of the
+                first.
+            noise: The draws (B · ways, N, 2) of places for each next symbol; None: places are the means.
         """
         images = self.images(frames)
         steps: list[tuple[Tensor, Tensor]] = []
@@ -218,7 +223,7 @@ def bound(
 def build_glimpse_reader(
     features: FrameFeatures, encoder: EncoderSpecification, table: GlimpseSpecification, *, rows: int, num_symbols: int
 ) -> GlimpseReader:
-    """The model from its tables, for images of so many rows. Both recurrent layers are of the same kind."""
+    """Return the model from its tables, for images of so many rows. Both recurrent layers are of the same kind."""
     assert isinstance(encoder, Encoder)
     reader = build_encoder(encoder, d_in=encoder.d_model)
     planner = build_encoder(encoder, d_in=reader.d_out)
@@ -280,7 +285,7 @@ MEANS = PlaceDraws()
 
 
 def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
-    """The symbols of an image. Raises DataError for no caption, for several, and for one that is too long."""
+    """Return the symbols of an image. Raises DataError for no caption, for several, and for one that is too long."""
     captions = tuple(dict.fromkeys(series.labels))
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
     if not symbols:
@@ -292,7 +297,7 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
 
 
 def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
-    """Raises DataError for an image that is no grid, has not so many `rows`, or does not suit the glimpses."""
+    """Raise DataError unless an image is a grid of `rows` rows that suits the glimpses."""
     (height, width), table = series.frames.shape, recipe.glimpses
     check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
     width //= table.colors
@@ -306,7 +311,7 @@ def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
 
 
 def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
-    """The ids (N, S) of the symbols, then the stop, then -1; also -1 for a symbol that the model does not have."""
+    """Return the ids (N, S) of symbols, then the stop, then -1; an unknown symbol is -1, too."""
     targets = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
     for row, caption in zip(targets, captions, strict=True):
         row[: len(caption) + 1] = [*(labels.ids.get(symbol, -1) for symbol in caption), len(labels)]
@@ -317,7 +322,7 @@ def read_images(
     model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int,
     ways: PlaceDraws = MEANS,
 ) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
-    """The symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
+    """Yield the symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
     targets = targets_of(labels, captions)
     batches = np.split(np.arange(len(rows)), range(MAX_BATCH_IMAGES, len(rows), MAX_BATCH_IMAGES))
     for batch_results in spread(
@@ -337,7 +342,7 @@ def _read(
     most: int,
     ways: PlaceDraws,
 ) -> Iterator[tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], float]]:
-    """The three parts of a `ReadImage`, and the surprisal."""
+    """Yield the three parts of a `ReadImage`, and the surprisal."""
     frames, count = frames_of(rows, batch, device_of(model)), ways.count or 1
     sources = [SeriesNoise(rows[row], 2, seed=ways.seed) for row in batch.tolist()]
 
@@ -385,7 +390,7 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
 
 
 def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> SymbolScores:
-    """The scores of a model on images with captions."""
+    """Return the scores of a model on images with captions."""
     with evaluating(model):
         answers = zip(data.labels, read_images(model, labels, data.rows, data.labels, most=most), strict=True)
         return score_symbols(JudgedSymbols(right, image.symbols, nats) for right, (image, nats) in answers)

@@ -62,7 +62,7 @@ class ReadSeries(Shown):
         return [{"series": self.series, "text": self.text, "probability": self.probability}]
 
     def as_json(self) -> dict[str, Any]:
-        """The prediction as JSON values."""
+        """Return the prediction as JSON values."""
         return {
             "series": self.series, "text": self.text, "symbols": list(self.symbols),
             "probabilities": [round(share, 6) for share in self.probabilities],
@@ -94,7 +94,7 @@ WIDTH = 720
 
 
 def view_image(series: Series, answer: ReadSeries, colors: int) -> GlimpsesView:
-    """The view of an image that was read."""
+    """Return the view of an image that was read."""
     pixels = series.frames.reshape(len(series.frames), -1, colors)
     places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in answer.places]
     symbols = [SymbolView(*one) for one in zip((*answer.symbols, ""), answer.probabilities, places, strict=False)]
@@ -102,7 +102,7 @@ def view_image(series: Series, answer: ReadSeries, colors: int) -> GlimpsesView:
 
 
 def image_section(view: GlimpsesView, size: int) -> Section:
-    """The drawing of an image, for patches of this size."""
+    """Return the drawing of an image, for patches of this size."""
     rows, columns, _ = view.pixels.shape
     zoom = max(1, min(8, WIDTH // columns))
     sizes = {"rows": rows, "columns": columns, "size": size, "zoom": zoom}
@@ -127,7 +127,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         return series
 
     def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> list[ReadSeries]:
-        """The symbols of each image: an array of numbers (rows, columns · colors), or one of `source`.
+        """Return the symbols of each image: an array of numbers (rows, columns · colors), or one of `source`.
 
         By default places are their means. With `samples` the probabilities are averaged over so many ways through the
         image. Their places follow from its pixels and the seed. Raises EnsueError for images that the model does not
@@ -143,8 +143,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     def read(
         self, series: Iterable[Series], *, with_captions: bool = False, ways: PlaceDraws | None = None
     ) -> Iterator[tuple[Series, ReadSeries, float]]:
-        """A stream of images with what is read in them and, if asked for, the surprisal of their captions. Places are
-        their means, unless there are `ways` by which they are drawn.
+        """Yield a stream of images with what is read in them and, if asked for, the surprisal of their captions. Places
+        are their means, unless there are `ways` by which they are drawn.
         """
         for chunk in chunked(series):
             captions = [caption_of(one, self.recipe) if with_captions else () for one in chunk]
@@ -156,13 +156,13 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
                 yield one, ReadSeries(one.name, image.symbols, shares, self._pixels(image.places)), nats
 
     def _pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Places in pixels from the upper left corner."""
+        """Return places in pixels from the upper left corner."""
         sides = np.array([self.parts.rows, self.seen.shape.width // self.recipe.glimpses.colors], np.float32)
         centers: NDArray[np.float32] = (sides + places * sides.max()) / 2
         return centers
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> SymbolScores:
-        """The scores on images with captions. Raises DataError for one without."""
+        """Return the scores on images with captions. Raises DataError for one without."""
         return score_symbols(self._judged(location, encoding))
 
     def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
@@ -177,8 +177,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         return self.inspect(texts[0] if any(isinstance(text, str) for text in texts) else [texts], **options)
 
     def inspect(self, images: Any) -> Inspection:
-        """Where the model looks in images, the path of its glimpses with the symbol read at each: a file, a folder, a
-        glob or a table of paths, of which the first few are shown; or a list of arrays as for `predict`.
+        """Return where the model looks in images, the path of its glimpses with the symbol read at each: a file, a
+        folder, a glob or a table of paths, of which the first few are shown; or a list of arrays as for `predict`.
         """
         is_place = isinstance(images, str | Path)
         series = map(self._checked, self.source(images)) if is_place else self._series_of(images)

@@ -50,7 +50,7 @@ class Hashed(ABC):
         return self.groups or self.digests
 
     def num_shared(self, other: Hashed) -> int:
-        """How many of other examples are among these."""
+        """Return how many examples of `other` are in these data, too."""
         return sum(map({*self.digests}.__contains__, other.digests))
 
 
@@ -84,7 +84,7 @@ class LabeledSeries(Hashed):
         return self.rows.lengths
 
     def select(self, rows: NDArray[np.int64]) -> LabeledSeries:
-        """The series in these rows."""
+        """Return the series in these rows."""
         labels = [self.labels[row] for row in rows.tolist()]
         groups = [self.groups[row] for row in rows.tolist()] if self.groups else []
         return LabeledSeries(self.rows.select(rows), labels, groups)
@@ -99,7 +99,7 @@ class LabeledSeries(Hashed):
 def frames_of(
     rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device, cut: Cut = WHOLE
 ) -> Frames:
-    """A batch of series, cut."""
+    """Return a batch of series, cut."""
     among = np.asarray(chosen, np.int64)
     numbers = cut.of(among)
     values, mask = rows.padded(numbers, among=among), rows.mask(numbers, among=among)
@@ -107,7 +107,7 @@ def frames_of(
 
 
 def check_frames(series: Series, recipe: FramesRecipe) -> None:
-    """Raises DataError, with its file, if a series has more frames than a model of this recipe reads."""
+    """Raise DataError, with its file, if a series has more frames than a model of this recipe reads."""
     path, line = series.place
     check_read(
         "a series of frames", len(series.frames), most_read(recipe.encoder, recipe.most_frames), recipe.encoder,
@@ -116,7 +116,7 @@ def check_frames(series: Series, recipe: FramesRecipe) -> None:
 
 
 def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None:
-    """Raises DataError unless frames are rows of pixels with so many `colors`, which `key` of the recipe sets, and as
+    """Raise DataError unless frames are rows of pixels with so many `colors`, which `key` of the recipe sets, and as
     many as `rows` (0: any).
     """
     count, width = series.frames.shape
@@ -165,7 +165,7 @@ class SeriesData(DataSet[LabeledSeries]):
         return source.labels_in_names() if source.manifest is not None or any(self.split.train.labels) else []
 
     def read(self, location: str, *, group: str = "") -> LabeledSeries:
-        """The series of a location, which have to look like those before."""
+        """Return the series of a location, checked against the shape of the series before."""
         source = FrameSource(location, self.recipe.reading(), shape=self.shape)
         frames, labels, groups = [], [], []
         for series in source:
@@ -183,7 +183,7 @@ class SeriesData(DataSet[LabeledSeries]):
         return LabeledSeries(FrameRows.of(frames), labels, groups)
 
     def seen(self) -> FramesSeen:
-        """The shape and the statistics of the training data."""
+        """Return the shape and the statistics of the training data."""
         assert self.shape is not None
         return FramesSeen.of(self.shape, self.split.train.rows, normalize=self.recipe.features.normalize == "training")
 
@@ -199,7 +199,7 @@ class SeriesData(DataSet[LabeledSeries]):
 
     @torch.no_grad()
     def inherit(self, model: nn.Module, parts: FrameParts) -> dict[str, Tensor | None]:
-        """Copies the layers of the run from which it begins. The head is new."""
+        """Copy the layers of the run that `encoder.from` names. The head is new."""
         return {
             name: fill(parameter, source)
             for origin in self.origins
@@ -227,7 +227,7 @@ class LabeledSeriesData(SeriesData):
         """No probabilities are learned in place of labels."""
 
     def parts_of(self, run: RunDirectory) -> Any:
-        """The parts of a run that is resumed."""
+        """Return the parts of a run that is resumed."""
         return run.parts
 
     def amount(self, parts: FrameParts) -> str:
@@ -245,12 +245,12 @@ class SeriesNoise:
         self._generator = np.random.default_rng(crc32(np.ascontiguousarray(frames).tobytes(), seed))
 
     def draw(self, length: int | None = None) -> Vectors:
-        """Numbers (length, size); by default for each frame."""
+        """Return draws (length, size); by default for each frame."""
         return self._generator.standard_normal((self.length if length is None else length, self.size), np.float32)
 
 
 def noise_for(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
-    """A draw for the frames of each series (B, length, size), zeros at padding."""
+    """Return a draw for the frames of each series (B, length, size), zeros at padding."""
     noise = np.zeros((len(sources), length, sources[0].size), np.float32)
     for row, source in zip(noise, sources, strict=True):
         row[: source.length] = source.draw()

@@ -30,7 +30,7 @@ class Frames(NamedTuple):
     subwords: None = None
 
     def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
+        """Return the batch of some of its rows."""
         return self._replace(values=self.values[rows], mask=None if self.mask is None else self.mask[rows])
 
     @property
@@ -75,11 +75,11 @@ class FrameFeatures(nn.Module):
         self.register_buffer("deviation", deviation.float(), persistent=False)
 
     def forward(self, frames: Frames) -> Float[Tensor, "B T d"]:
-        """The features of a batch."""
+        """Return the features of a batch."""
         return self.disturbed(self.normalized(frames.values))
 
     def normalized(self, values: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
-        """The normalized features of frames, as they are without noise."""
+        """Return the normalized features of frames, as they are without noise."""
         return ((values - self.mean) / self.deviation).nan_to_num(nan=0.0)
 
     def disturbed(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
@@ -94,7 +94,7 @@ class FrameFeatures(nn.Module):
 
 
 def moved(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
-    """Feature j of a series, read between others at j·exp(`stretch` u) + `shift` v, with u and v from -1 to 1."""
+    """Return feature j interpolated at j·exp(`stretch` u) + `shift` v, with u and v drawn from -1 to 1 per series."""
     if not (shift or stretch):
         return x
     rows, length, d = x.shape
@@ -107,7 +107,7 @@ def moved(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[T
 
 
 def filtered(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "B T d"]:
-    """All frames of a series plus a curve over the features, through normal numbers of this deviation."""
+    """Return the frames plus a smooth curve over the features per series, through normal draws of this deviation."""
     if not deviation:
         return x
     curves = deviation * normal((len(x), 1, KNOTS), device=x.device)
@@ -125,7 +125,7 @@ class FramesSeen(Stored):
 
     @classmethod
     def of(cls, shape: Shape, rows: FrameRows, *, normalize: bool) -> Self:
-        """Shape and statistics of the training data; without `normalize` 0 and 1, by which nothing changes."""
+        """Return shape and statistics of the training data; without `normalize` the mean is 0 and the deviation 1."""
         if not normalize:
             return cls(shape, (0.0,) * shape.width, (1.0,) * shape.width)
         mean, deviation = moments([rows.values])
@@ -140,7 +140,7 @@ class FramesSeen(Stored):
         mean: tuple[float, ...],
         deviation: tuple[float, ...],
     ) -> Self:
-        """Raises ValueError for lists of different lengths, and for a deviation that is none."""
+        """Raise ValueError for lists of different lengths, and for a deviation that is none."""
         if not mean or len(mean) != len(deviation) or len(columns) not in (0, len(mean)):
             raise ValueError("mean, deviation and columns must be as long as each other")
         if min(deviation) <= 0:
@@ -162,7 +162,7 @@ class FrameParts(ModelParts):
     seen: FramesSeen
 
     def features(self, recipe: FramesRecipe) -> FrameFeatures:
-        """The features of the model."""
+        """Return the features of the model."""
         mean, deviation = (torch.tensor(part, dtype=torch.float64) for part in (self.seen.mean, self.seen.deviation))
         return FrameFeatures(recipe.features, mean, deviation, is_sound=self.seen.shape.is_sound)
 
@@ -184,7 +184,11 @@ class LabeledFrameParts(FrameParts):
 
 
 def read_frames_seen(run: RunDirectory) -> FramesSeen:
-    """The shape and the statistics of the frames of a run. Raises RunError if their file is damaged."""
+    """Return the shape and the statistics of the frames of a run.
+
+    Raises:
+        RunError: Their file is damaged.
+    """
     seen = run.read_json("frames.json", FramesSeen.from_json)
     recipe: Any = run.recipe
     if seen.shape.is_sound and seen.shape.width != recipe.features.bands:

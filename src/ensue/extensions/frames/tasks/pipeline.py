@@ -47,7 +47,7 @@ EXPECTED_INPUT = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
 
 def chunked(series: Iterable[Series]) -> Iterator[list[Series]]:
-    """A stream of series in lists, so that a file of any length is read in constant memory."""
+    """Yield lists of series, so that a file of any length is read in constant memory."""
     return chunks(series, lambda one: len(one.frames), most_words=MAX_CHUNK_FRAMES, most_items=MAX_CHUNK_SERIES)
 
 
@@ -64,17 +64,21 @@ class FramesPipeline(Predictor):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
+        """Return the trained model in a run directory."""
         recipe: Any = directory.recipe
         return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
     def source(self, location: Location, *, encoding: str = "utf-8") -> FrameSource:
-        """The series of a file, a folder, a glob or a table of paths. They have to look like the training data."""
+        """Return the series of a file, folder, glob or table of paths, which have the shape of the training data."""
         location = one_location(location, "the data")
         return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
 
     def _series_of(self, series: Iterable[Any]) -> Iterator[Series]:
-        """The series of a caller. Raises EnsueError for numbers that the model does not read."""
+        """Yield the series of a caller.
+
+        Raises:
+            EnsueError: A series has numbers that the model does not read.
+        """
         check_texts(series, EXPECTED_INPUT)
         for number, one in enumerate(series):
             if isinstance(one, Series):
@@ -82,7 +86,11 @@ class FramesPipeline(Predictor):
             yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
 
     def only(self, series: Any) -> Series:
-        """The series of a location that has one, or of a caller. Raises EnsueError for another number of series."""
+        """Return the only series of a location, or a series in memory.
+
+        Raises:
+            EnsueError: There is another number of series.
+        """
         if not isinstance(series, str | Path):
             (one,) = self._series_of([series])
             return one
@@ -97,7 +105,7 @@ class FramesPipeline(Predictor):
         return some[0]
 
     def series_view(self, series: Series) -> SeriesView:
-        """A series as a page shows it. Raises EnsueError for one that is too long."""
+        """Return a series as a page shows it. Raises EnsueError for one that is too long."""
         shape = self.seen.shape
         rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
         names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
@@ -114,7 +122,7 @@ class FramesPipeline(Predictor):
         return inspected.inspect(*texts, **options) if is_place else inspected.inspect(list(texts), **options)
 
     def _checked(self, series: Series) -> Series:
-        """The series, if the model reads it whole."""
+        """Return the series after a check of its length."""
         check_frames(series, self.recipe)
         return series
 
@@ -134,7 +142,7 @@ class FramesPipeline(Predictor):
         return Series(name, values)
 
     def _scored_series(self, location: Location, encoding: str) -> Iterator[Series]:
-        """The series of a location, to be scored. Raises DataError for none."""
+        """Yield the series of a location, to be scored. Raises DataError for none."""
         location, one = one_location(location), None
         for one in self.source(location, encoding=encoding):
             yield self._checked(one)
@@ -142,8 +150,10 @@ class FramesPipeline(Predictor):
             raise DataError("no series in it", location)
 
     def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
-        """The series of a part of a location for `ensue predict`, in whole chunks. Raises EnsueError for stdin, which
-        names no format.
+        """Return the series of a shard of a location for `ensue predict`, in chunks.
+
+        Raises:
+            EnsueError: The location is stdin, which names no format.
         """
         if is_stream(location):
             raise EnsueError(NO_STREAM)
@@ -181,7 +191,7 @@ class FramesPipeline(Predictor):
         return TensorForm(("batch", "time", self.seen.shape.width))
 
     def _sample_frames(self, batch: int, length: int) -> Tensor:
-        """Frames (B, T, d) as far from each other as those of the training data, some missing if they may be."""
+        """Return random frames (B, T, d) with the moments of the training data, some missing if the recipe allows."""
         mean, deviation = (torch.tensor(part) for part in (self.seen.mean, self.seen.deviation))
         values = torch.randn(batch, length, len(mean)) * deviation + mean
         if self.recipe.data.missing == "mean":
@@ -189,7 +199,7 @@ class FramesPipeline(Predictor):
         return values
 
     def _file_settings(self) -> dict[str, Any]:
-        """The settings with which the program of an export reads files."""
+        """Return the settings with which the program of an export reads files."""
         reading = self.recipe.reading()
         sound = reading.sound._asdict()
         return {"shape": self.seen.shape._asdict(), "reading": {**reading._asdict(), "sound": sound}}
@@ -203,7 +213,7 @@ class Answer(Protocol):
         """The answer as a line, with tabs between its parts."""
 
     def as_json(self) -> dict[str, Any]:
-        """The answer as JSON values."""
+        """Return the answer as JSON values."""
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -214,8 +224,9 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
     @abstractmethod
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[AnswerT]:
-        """The answers to a stream of series of any length, in order, in constant memory. Without `in_full` they may
-        lack what is in JSON alone.
+        """Return the answers to a stream of series of any length, in order, in constant memory.
+
+        Without `in_full` the answers may lack what is in JSON alone.
         """
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
@@ -244,7 +255,7 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
 
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
-    """A batch as the model reads it."""
+    """Return a batch as the model reads it."""
     return Frames(frames, mask_of(frames, lengths))
 
 
