@@ -231,15 +231,18 @@ def detach(state: State) -> State:
     return owned(map_state(Tensor.detach, state))
 
 
-def owned(state: State) -> State:
-    """The state, in which no leaf keeps more memory than its own numbers, as a part of a sequence would."""
-    if all(map(_is_whole, leaves(state))):
+def owned(state: State, *, with_room: bool = True) -> State:
+    """The state, in which no leaf keeps more memory than its own numbers, as a part of a sequence would.
+
+    With `with_room` it keeps the free room that `ensue.engine.storage.appended` has left behind it.
+    """
+
+    def is_owned(leaf: Tensor) -> bool:
+        return (with_room and hasattr(leaf, "room")) or leaf.untyped_storage().nbytes() <= leaf.nbytes
+
+    if all(map(is_owned, leaves(state))):
         return state
-    return map_state(lambda leaf: leaf if _is_whole(leaf) else leaf.clone(), state)
-
-
-def _is_whole(leaf: Tensor) -> bool:
-    return leaf.untyped_storage().nbytes() <= leaf.nbytes
+    return map_state(lambda leaf: leaf if is_owned(leaf) else leaf.clone(), state)
 
 
 def hold(mask_t: Tensor, new: State, old: State) -> State:

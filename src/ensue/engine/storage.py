@@ -87,6 +87,34 @@ def room(like: Tensor, rows: int, width: int) -> Tensor:
     return like.new_empty(rows, width + gap)[:, :width]
 
 
+SMALL = 1 << 18
+"""Bytes. To copy fewer takes no more time than to write behind them."""
+MULTIPLE = 32
+"""A buffer has a multiple of so many positions: how a kernel adds up depends on where the numbers of a head begin."""
+
+
+def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
+    """`old` and `new`, one after the other along `dim`. Without gradients it copies `old` only if no room is free.
+
+    A large result is the beginning of a buffer of at most twice its size. The first continuation of it, in any thread,
+    claims the room behind it; later ones copy, so that none changes the numbers of another.
+    """
+    before, count = old.shape[dim], new.shape[dim]
+    length = before + count
+    size = 2 * length // MULTIPLE * MULTIPLE if old.nbytes >= SMALL else 0
+    is_plain = not torch.is_grad_enabled() and not is_transformed() and old.dtype is new.dtype and len(old) == len(new)
+    if size < length or not is_plain:
+        return torch.cat((old, new), dim=dim) if before else new
+    buffer = getattr(old, "room", {}).pop("buffer", None)  # in one step, which no other thread comes between
+    if buffer is None or buffer.shape[dim] < length or buffer.is_inference() != torch.is_inference_mode_enabled():
+        buffer = old.new_empty((*old.shape[:dim], size, *old.shape[dim + 1 :]))
+        buffer.narrow(dim, 0, before).copy_(old)
+    buffer.narrow(dim, before, count).copy_(new)
+    result: Tensor = buffer.data.narrow(dim, 0, length)  # of its own version: it does not change with what is behind it
+    vars(result)["room"] = {"buffer": buffer}
+    return result
+
+
 @dataclass(frozen=True)
 class Storage:
     """A tensor (rows, width) whose features lie side by side."""

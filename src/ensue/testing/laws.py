@@ -535,7 +535,7 @@ def padding_of_recurrent_layers_is_zero(subject: Subject) -> None:
 
 
 def a_state_holds_no_more_than_its_own_bytes(subject: Subject) -> None:
-    """A state keeps no sequence alive: after `forward` and `step` without gradients, and once it is detached."""
+    """After calls without gradients, or detached, a state keeps no sequence alive; a long one may have free room."""
     layer, x = subject.layer, inputs(subject.layer)
     states = [detach(layer(x, start(layer), mask=mask)[1]) for mask in (None, MASK)]
     with torch.no_grad():

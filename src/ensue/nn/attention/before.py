@@ -63,8 +63,7 @@ class AttentionBefore(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], BeforeState]:
-        y, after = self.fold(x, state, mask=mask)
-        return y, after
+        return self.fold(x, state, mask=mask)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], BeforeState]:
         h, inner, memory = self.init_state(len(x_t)) if state is None else state

@@ -59,9 +59,9 @@ class CrossAttention(Parallel):
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
         """Of a memory: (M, S, d_key) and (M, S, d_value)."""
 
-    @abstractmethod
     def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_key"]:
         """The queries, which are compared with the keys."""
+        return x
 
     def finished(self, context: Float[Tensor, "B T d_value"]) -> Float[Tensor, "B T d_out"]:
         """The output."""
@@ -176,9 +176,6 @@ class DotAttention(CrossAttention):
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
         return h, h
 
-    def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_in"]:
-        return x
-
 
 class BilinearAttention(CrossAttention):
     """`score = x · W h`, `value = h` (Luong et al. 2015, "general")."""
@@ -189,9 +186,6 @@ class BilinearAttention(CrossAttention):
 
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
         return self.project_memory(h), h
-
-    def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_in"]:
-        return x
 
 
 class AdditiveAttention(CrossAttention):

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.engine.storage import appended
 from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advanced, numbered, turned
 from ensue.nn.attention.scores import fused_attention
 from ensue.nn.dropout import checked_share
@@ -40,11 +41,6 @@ def row_by_row(count: int) -> Iterator[None]:
         _rows.reset(token)
 
 
-def rows_to_attend() -> int:
-    """How many rows are read one by one; 0: all together."""
-    return _rows.get()
-
-
 def attended_by_row(
     queries: Float[Tensor, "B H 1 d"], keys: Float[Tensor, "B H S d"], values: Float[Tensor, "B H S d"],
     real: Bool[Tensor, "B S"],
@@ -55,14 +51,10 @@ def attended_by_row(
     for row, size in enumerate(real[:count].sum(1).tolist()):
         start = keys.shape[2] - size
         of_row = (queries[row, None], keys[row, None, :, start:], values[row, None, :, start:])
-        q, k, v = map(_aligned, of_row)
+        # How a kernel adds up depends on whether its numbers begin at a multiple of 64 bytes.
+        q, k, v = (tensor if tensor.data_ptr() % 64 == 0 else tensor.clone() for tensor in of_row)
         found.append(F.scaled_dot_product_attention(q, k, v))
     return torch.cat([*found, *found[:1] * (len(queries) - count)])
-
-
-def _aligned(part: Tensor) -> Tensor:
-    """A copy that begins at a multiple of 64 bytes: how a kernel adds up depends on that."""
-    return part if part.data_ptr() % 64 == 0 else part.clone()
 
 
 class KVState(NamedTuple):
@@ -72,6 +64,10 @@ class KVState(NamedTuple):
     values: Float[Tensor, "B H S d_head"]
     real: Bool[Tensor, "B S"]
     position: Int[Tensor, " B"]
+
+    def __reduce__(self) -> tuple[type[KVState], tuple[Tensor, ...]]:
+        """Pickles and copies have neither free room nor positions of later states."""
+        return KVState, owned(tuple(self), with_room=False)
 
     @property
     def grows(self) -> int:
@@ -175,7 +171,7 @@ class MultiHeadAttention(Parallel):
         if state is not None and not self.is_causal:
             raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
         is_first, state = state is None, self.init_state(len(x)) if state is None else state
-        queries, keys, values = self._heads(blank(x, mask))
+        queries, keys, values = self._heads(self.project_in(blank(x, mask)))
         if self.rotary is not None:
             positions = numbered(state.position[:1] if is_first else state.position, x.shape[1])
             queries, keys = turned(self.rotary.table(positions, queries.dtype), queries, keys)
@@ -186,7 +182,7 @@ class MultiHeadAttention(Parallel):
             heads = self._fused(queries, keys, values, self._near(x.shape[1]))
         else:
             is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
-            if is_next and rows_to_attend() and not is_watched(self):
+            if is_next and _rows.get() and not is_watched(self):
                 heads = attended_by_row(queries, state.keys, state.values, state.real)
             else:
                 allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
@@ -207,29 +203,22 @@ class MultiHeadAttention(Parallel):
         for length, group in groupby(lengths):
             count = sum(1 for _ in group)
             part = queries_keys_values[start : start + count * length]
-            queries, keys, values = self._split(part.view(count, length, -1))
+            queries, keys, values = self._heads(part.view(count, length, -1))
             found = self._fused(queries, keys, values, self._near(length))
             heads.append(found.transpose(1, 2).reshape(count * length, self.d_out))
             start += count * length
         y: Tensor = self.project_out(torch.cat(heads).unsqueeze(0))
         return y
 
-    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, H, T, d_head)."""
-        return self._split(self.project_in(x))
-
-    def _split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         queries, keys, values = projected.view(*projected.shape[:2], 3, self.num_heads, self.d_head).unbind(2)
         return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
 
     def _extended(self, state: KVState, keys: Tensor, values: Tensor, mask: Tensor | None) -> KVState:
         new = keys.new_ones(len(keys), keys.shape[2], dtype=torch.bool) if mask is None else mask
-        return KVState(
-            _joined(state.keys, keys, dim=2),
-            _joined(state.values, values, dim=2),
-            _joined(state.real, new, dim=1),
-            advanced(state.position, keys.shape[2], mask),
-        )
+        joined = appended(state.keys, keys, dim=2), appended(state.values, values, dim=2)
+        return KVState(*joined, appended(state.real, new, dim=1), advanced(state.position, keys.shape[2], mask))
 
     def _fused(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None) -> Tensor:
         return fused_attention(
@@ -243,7 +232,7 @@ class MultiHeadAttention(Parallel):
         if not isinstance(self.relative, Disentangled):
             return None if self.relative is None else self.relative(queries.shape[2]).unsqueeze(0)
         vectors, places = self.relative(queries.shape[2])
-        their_queries, their_keys, _ = self._heads(vectors.unsqueeze(0))
+        their_queries, their_keys, _ = self._heads(self.project_in(vectors.unsqueeze(0)))
         shape = (*queries.shape[:3], queries.shape[2])
         with_queries = (queries @ their_keys.transpose(2, 3)).gather(3, places.expand(shape))
         with_keys = (keys @ their_queries.transpose(2, 3)).gather(3, places.t().expand(shape))
@@ -267,8 +256,3 @@ class MultiHeadAttention(Parallel):
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_in}, {self.options}"
-
-
-def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
-    """Both, one after the other; nothing is copied where there is nothing yet."""
-    return new if old.shape[dim] == 0 else torch.cat((old, new), dim=dim)

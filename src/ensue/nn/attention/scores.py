@@ -129,11 +129,8 @@ def _weights_in_c(functions: ctypes.CDLL, scores: Tensor, allowed: Tensor | None
     weights, workers = torch.empty_like(scores), worth_threads(scores)
     room = torch.empty(workers, keys + 15)
     given = scores.data_ptr(), weights.data_ptr(), scores.dtype == torch.bfloat16
-
-    def work(first: int, last: int, worker: int) -> None:
-        functions.attention_weights(first, last, sizes, scale, at, room[worker].data_ptr(), *given)
-
-    in_parts(batch, work, most=workers)
+    weigh, of_rows = functions.attention_weights, (sizes, scale, at)
+    in_parts(batch, lambda i, end, worker: weigh(i, end, *of_rows, room[worker].data_ptr(), *given), most=workers)
     return weights
 
 
@@ -141,11 +138,8 @@ def _changed_in_c(functions: ctypes.CDLL, weights: Tensor, x: Tensor, scale: flo
     found, keys = torch.empty_like(weights), weights.shape[3]
     given = address("gradients of weights", x, weights.dtype, weights.shape), found.data_ptr()
     of_rows = keys, scale, weights.data_ptr(), *given, weights.dtype == torch.bfloat16
-
-    def work(first: int, last: int, worker: int) -> None:
-        functions.attention_changes(first, last, *of_rows)
-
-    in_parts(weights.numel() // keys, work, most=worth_threads(weights))
+    rows, most = weights.numel() // keys, worth_threads(weights)
+    in_parts(rows, lambda first, last, _: functions.attention_changes(first, last, *of_rows), most=most)
     return found
 
 
