@@ -11,7 +11,6 @@ import torch
 
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.extensions.bidirectional.word_uses import WordUse
 from ensue.tasks.masked_language_modeling import token_windows
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.texts.framing import text_windows
@@ -115,26 +114,6 @@ def test_minimal_pairs_count_ties_as_one_half(pipeline: MaskedLanguagePipeline, 
     pairs = [("the cat is a cat", "the cat is a cat"), ("the cat is a cat .", "the cat is dog mouse .")]
     path.write_text("".join(json.dumps({"sentence_good": a, "sentence_bad": b}) + "\n" for a, b in pairs))
     assert pipeline.minimal_pairs(path).total.better == 1.5
-
-
-def test_senses_and_words_in_context_are_scored(pipeline: MaskedLanguagePipeline, tmp_path: Path) -> None:
-    """Uses for learning are those for testing, so the nearest sense is right where their vectors differ."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "classes_map.txt").write_text('{"0": "x", "1": "y"}', encoding="utf-8")
-    for part in ("train", "test"):
-        (tmp_path / "a" / f"{part}.data.txt").write_text("1\tthe a b\n1\tc a the\n", encoding="utf-8")
-        (tmp_path / "a" / f"{part}.gold.txt").write_text("0\n1\n", encoding="utf-8")
-    assert pipeline.sense_scores(tmp_path).as_json() == {
-        "micro_recall": 1.0, "macro_recall": 1.0, "uses": 2, "words": {"a": 1.0}
-    }  # fmt: skip
-    (tmp_path / "dev.data.txt").write_text(
-        "a\tN\t1-1\tthe a b\tthe a b\na\tN\t1-1\tthe a b\tc a the\n", encoding="utf-8"
-    )
-    (tmp_path / "dev.gold.txt").write_text("T\nF\n", encoding="utf-8")
-    scores = pipeline.word_in_context(tmp_path / "dev.data.txt", threshold_from=tmp_path / "dev.data.txt")
-    assert (scores.accuracy, scores.pairs) == (1.0, 2)
-    senses = pipeline.senses([(["the", "a", "b"], 1, "x"), (["c", "a", "the"], 1, "y")])
-    assert senses.nearest([WordUse(("c", "a", "the"), 1)]) == ["y"]
 
 
 def test_nothing_depends_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypatch: pytest.MonkeyPatch) -> None:

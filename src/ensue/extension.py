@@ -26,10 +26,40 @@ if TYPE_CHECKING:  # importing it takes longer than `ensue --help`
 
 Kind = Literal[
     "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section", "source",
-    "data_kind", "name",
+    "data_kind", "pair_format", "coder", "name",
 ]  # fmt: skip
 OLDER_GROUPS: tuple[Kind, ...] = ("layer", "task", "format", "recipe", "tracker")
 """The kinds whose entries may stand in an entry point group of their own, `ensue.layers` and so on."""
+
+
+@dataclass(frozen=True)
+class PipelineMethod:
+    """A method of pipelines, and the options of a command that call it."""
+
+    function: str
+    """The function, "module:attribute": from a pipeline to a changed one (predict) or to scores (evaluate)."""
+    pipeline: str
+    """The class of pipelines that have the method, "module:class"; its subclasses have it, too."""
+    command: str = ""
+    options: Mapping[str, tuple[type, str]] = field(default_factory=dict)
+    """The options by name, each with its type and its help. They are given together. The function takes the value of
+    the first one by position, unless it is a flag, and the others by name.
+    """
+
+    def is_of(self, pipeline: type[Any]) -> bool:
+        """Return whether the pipelines of a class have the method."""
+        return self.pipeline in {f"{each.__module__}:{each.__qualname__}" for each in pipeline.__mro__}
+
+    def __call__(self, pipeline: Any, *arguments: Any, **options: Any) -> Any:
+        """Call the method on a pipeline."""
+        module, _, attribute = self.function.partition(":")
+        return getattr(import_module(module), attribute)(pipeline, *arguments, **options)
+
+    def with_values(self, pipeline: Any, values: Mapping[str, Any]) -> Any:
+        """Call the method on a pipeline with the values of its options."""
+        first, *others = self.options
+        arguments = () if values[first] is True else (values[first],)
+        return self(pipeline, *arguments, **{name: values[name] for name in others})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +75,7 @@ class Extension:
     tasks: Mapping[str, str] = field(default_factory=dict)
     """Objects of the class `TaskEntry`."""
     formats: Mapping[str, str] = field(default_factory=dict)
-    """For suffixes without their dot, functions from a path to rows, which are dicts."""
+    """For suffixes without their dot, functions from a path, and perhaps an encoding, to rows, which are dicts."""
     layers: Mapping[str, str] = field(default_factory=dict)
     """Subclasses of `GuestEncoder`, the tables of encoders in recipes."""
     recipes: Mapping[str, str] = field(default_factory=dict)
@@ -64,6 +94,12 @@ class Extension:
     """Places of data, such as `hf:`."""
     data_kinds: Mapping[str, str] = field(default_factory=dict)
     """Subclasses of `DataKind`: data that `ensue data` recognizes, counts and reports."""
+    methods: Mapping[str, PipelineMethod] = field(default_factory=dict)
+    """Methods of trained models, and their options of commands."""
+    pair_formats: Mapping[str, str] = field(default_factory=dict)
+    """For suffixes without their dot, objects of the class `PairFormat`."""
+    coders: Mapping[str, str] = field(default_factory=dict)
+    """Functions that make a tokenizer of word vectors, from the text, the run to begin from and the recipe."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Names of the package `ensue`: functions ("module:attribute") and modules ("module")."""
     needs: Collection[str] = ()
@@ -123,6 +159,26 @@ def find_entry(kind: Kind, name: object, expected: type) -> Any:
     """Import the entry of a name; None if no extension has one. Raises EnsueError as `Entry.load` does."""
     entry = entries(kind).get(name) if isinstance(name, str) else None
     return entry and entry.load(expected)
+
+
+def pipeline_methods(command: str = "") -> dict[str, PipelineMethod]:
+    """Return the methods that extensions add to pipelines, by name: those with options of a command, or all."""
+    methods = {name: method for each in extensions().values() for name, method in each.methods.items()}
+    return {name: method for name, method in methods.items() if command in ("", method.command)}
+
+
+def with_options(pipeline: Any, command: str, options: Mapping[str, Any]) -> Any:
+    """Return the pipeline as the methods with these options of a command change it; None and False are left out.
+
+    Raises TypeError for an option that no method of the pipeline has.
+    """
+    values = {name: value for name, value in options.items() if value is not None and value is not False}
+    for method in pipeline_methods(command).values():
+        if method.is_of(type(pipeline)) and not method.options.keys().isdisjoint(values):
+            pipeline = method.with_values(pipeline, {name: values.pop(name) for name in method.options})
+    if values:
+        raise TypeError(f"{type(pipeline).__name__}.{command} has no option {', '.join(values)}")
+    return pipeline
 
 
 def loadable_entries(kind: Kind, expected: type) -> Iterator[Any]:

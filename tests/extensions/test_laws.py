@@ -19,15 +19,7 @@ OWN = [name for name in modules(SOURCE) if not name.startswith("ensue.extensions
 LATE = {"ensue"}
 """The public face of the package: names of extensions stand there for type checkers alone."""
 
-REMAINING = {
-    ("ensue.data.examples.formats", "localization"),
-    ("ensue.data.examples.source", "localization"),
-    ("ensue.tasks.sequence_to_sequence.decoding", "localization"),
-    ("ensue.tasks.sequence_to_sequence.pipeline", "localization"),
-    ("ensue.tasks.sequence_to_sequence.writer", "localization"),
-    ("ensue.tasks.vectors.contextual", "bidirectional"),
-    ("ensue.tasks.word_vectors.job", "bidirectional"),
-}
+REMAINING: set[tuple[str, str]] = set()
 """Places of the core that still know an extension. The set may only shrink."""
 
 

@@ -4,14 +4,11 @@ import ast
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import RecipeError
-from ensue.extensions.bidirectional.layers import Direction
-from ensue.extensions.bidirectional.task import TwoWayBatch
 from ensue.recipe import Recipe
 from ensue.tasks import DEFAULT_TASK, TASKS, task_entry, task_names
 
@@ -88,12 +85,3 @@ def test_another_name_is_one_line(name: object) -> None:
     with pytest.raises(RecipeError, match="no task") as caught:
         task_entry(name)
     assert "known: language-modeling, labeling, classification" in str(caught.value)
-
-
-def test_a_batch_slices_its_fields() -> None:
-    batch = TwoWayBatch(*(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False)
-    some = batch.part(slice(1, 3))
-    assert (batch.rows, some.rows, some.count, some.first) == (3, 2, 4, False)
-    assert some.leftward.targets.tolist() == [[10], [11]]
-    assert some.words is batch.words
-    assert some.noise is None

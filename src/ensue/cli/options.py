@@ -23,6 +23,7 @@ from ensue.console.output import importing_torch
 from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, RunError
+from ensue.extension import pipeline_methods
 from ensue.hub import PREFIX
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
@@ -83,9 +84,38 @@ class OnceCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+SHARED_OPTION = "others"
+"""The parameter of commands before which options of extensions stand."""
+
+
+def signature_of(command: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a command, with the options that extensions add to it."""
+    signature = inspect.signature(command, eval_str=True)
+    methods = pipeline_methods(command.__name__).values()
+    added = [_added(name, *option) for method in methods for name, option in method.options.items()]
+    parameters = list(signature.parameters.values())
+    place = [*signature.parameters, SHARED_OPTION].index(SHARED_OPTION)
+    return signature.replace(parameters=[*parameters[:place], *added, *parameters[place:]])
+
+
+def _added(name: str, kind: Any, help: str) -> inspect.Parameter:
+    keyword, flag = inspect.Parameter.POSITIONAL_OR_KEYWORD, f"--{name.replace('_', '-')}"
+    if kind is bool:
+        return inspect.Parameter(name, keyword, default=False, annotation=Annotated[bool, Option(flag, help=help)])
+    notes = (Option(flag, help=help), *([Access.DATA] if kind is Path else []))
+    return inspect.Parameter(name, keyword, default=None, annotation=Annotated[(kind | None, *notes)])
+
+
+def taken_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the given options that extensions add to a command. All of them are taken out of `options`."""
+    names = [name for method in pipeline_methods(command).values() for name in method.options]
+    values = {name: options.pop(name) for name in names}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
 def accesses(command: Callable[..., Any]) -> dict[str, Access]:
     """The parameters of a command that name places, with the classes in their annotations."""
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = signature_of(command).parameters.values()
     notes = {each.name: getattr(each.annotation, "__metadata__", ()) for each in parameters}
     return {name: note for name, of in notes.items() for note in of if isinstance(note, Access)}
 
@@ -100,7 +130,7 @@ def with_checked_outputs(command: Command) -> Command:
             _check(known, values)
         return command(**values)
 
-    checked.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]
+    checked.__signature__ = signature_of(command)  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]
 
 

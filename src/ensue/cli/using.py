@@ -13,6 +13,7 @@ from ensue.cli import options as cli
 from ensue.data.files import one_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
+from ensue.extension import pipeline_methods, with_options
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
@@ -33,17 +34,6 @@ def evaluate(
     ] = None,
     similarity: Annotated[
         Path | None, Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."), Access.DATA
-    ] = None,
-    senses: Annotated[
-        Path | None, Option(help="Score senses of words, by the nearest examples (CoarseWSD-20)."), Access.DATA
-    ] = None,
-    word_in_context: Annotated[
-        Path | None,
-        Option(help="Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
-        Access.DATA,
-    ] = None,
-    threshold_from: Annotated[
-        Path | None, Option(help="Other pairs, for which the best threshold is looked for."), Access.DATA
     ] = None,
     format: Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")] = None,
     draws: Annotated[
@@ -71,19 +61,25 @@ def evaluate(
     """Score a model on a text or on labeled data."""
     adaptation = cli.taken_adaptation(search)
     behind, path = cli.behind_and_data(paths)
+    added = cli.taken_options("evaluate", search)
+    methods = {next(iter(method.options)): method for method in pipeline_methods("evaluate").values()}
     questions = {
-        "minimal_pairs": minimal_pairs, "similarity": similarity, "senses": senses, "word_in_context": word_in_context
-    }  # fmt: skip
+        "minimal_pairs": minimal_pairs,
+        "similarity": similarity,
+        **{name: added.get(name) for name in methods},
+    }
     if (path != "") + sum(given is not None for given in questions.values()) != 1:
         others_are = ", ".join(f"--{name.replace('_', '-')}" for name in questions)
         raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
-    if (word_in_context is None) != (threshold_from is None):
-        raise EnsueError("--word-in-context FILE and --threshold-from FILE go together")
+    for method in methods.values():
+        if 0 < len(added.keys() & method.options.keys()) < len(method.options):
+            names = (f"--{name.replace('_', '-')} FILE" for name in method.options)
+            raise EnsueError(f"{' and '.join(names)} go together")
     every = {"format": format or None, "draws": draws, "errors": errors, "overwrite": overwrite or None}
     options: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
     pipeline = cli.load_for(
         "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
-        adaptation=adaptation, compare=compare, threshold_from=threshold_from, **questions, **options,
+        adaptation=adaptation, compare=compare, minimal_pairs=minimal_pairs, similarity=similarity, **added, **options,
     )  # fmt: skip
     pipeline = cli.with_behind("evaluate", pipeline, behind, device, threads, precision)
     from ensue.console.tables import show_confusions, show_pairs, show_scores
@@ -94,12 +90,11 @@ def evaluate(
         return
     if not path:
         if similarity is not None:
-            found = pipeline.text_similarity(similarity, encoding=encoding)
-        elif senses is not None:
-            found = pipeline.sense_scores(senses)
+            scores = pipeline.text_similarity(similarity, encoding=encoding)
         else:
-            found = pipeline.word_in_context(word_in_context, threshold_from=threshold_from)
-        print(json.dumps(found.as_json())) if as_json else show_scores(found)
+            (method,) = (method for name, method in methods.items() if name in added)
+            scores = method.with_values(pipeline, added)
+        print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
         return
     if compare is not None:
         given: dict[str, Any] = {"search": search, "adaptation": adaptation, "compare": compare}
@@ -136,16 +131,6 @@ def predict(
     at_least: Annotated[
         float | None, Option(min=0, max=1, help="Give no label whose probability is below this; default: 0.")
     ] = None,
-    glossary: Annotated[
-        Path | None,
-        Option(
-            help="Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not."
-        ),
-        Access.DATA,
-    ] = None,
-    keep_markup: Annotated[
-        bool, Option("--keep-markup", help="Of a translator: tags and placeholders come out where they belong.")
-    ] = False,
     others: cli.WithOption = None,
     vectors: cli.VectorsOption = None,
     shard: cli.ShardOption = None,
@@ -159,13 +144,12 @@ def predict(
     from ensue.tasks.contract.chunks import Shard
 
     behind, path = cli.behind_and_data(paths)
+    options = cli.taken_options("predict", search)
     pipeline = cli.load_for(
         "predict", run, device, threads, precision, vectors=vectors, others=others,
-        search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, glossary=glossary,
-        keep_markup=keep_markup or None,
+        search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, **options,
     )  # fmt: skip
-    pipeline = pipeline.with_glossary(glossary) if glossary else pipeline
-    pipeline = pipeline.with_markup() if keep_markup else pipeline
+    pipeline = with_options(pipeline, "predict", options)
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     pipeline = cli.with_behind("predict", pipeline, behind, device, threads, precision)
     texts = path or "-"

@@ -1,4 +1,4 @@
-"""Rows of Parquet files, data sets of the package `datasets` (Hugging Face) and formats of extensions, as JSON lines.
+"""Rows of Parquet files, data sets of the package `datasets` (Hugging Face), as JSON lines.
 
 `hf:NAME`, `hf:NAME,CONFIGURATION` or either with `@SPLIT` names a data set. NAME is a folder that `save_to_disk` has
 written, or a name of the Hub. Data that are not on this machine are downloaded only if HF_HUB_OFFLINE=0 asks for it.
@@ -16,22 +16,16 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ensue.errors import DataError, EnsueError, in_one_line, nearest
-from ensue.extension import entries
 from ensue.hub import NOT_HERE, PREFIX, stay_offline
 from ensue.parsing import ParseError, parse_json
 
 ROWS = 1024
 """Rows that are read at a time."""
 PARQUET = (".parquet", ".pq")
-TEXTS = frozenset(
-    ("", ".txt", ".tsv", ".tab", ".csv", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".tmx", ".gz", ".xz")
-)
-"""Suffixes that are never those of a guest's format."""
 _SAVED = ("dataset_dict.json", "state.json")
 """A file of these names is in a folder that `save_to_disk` has written, for several splits or for one."""
 _WRITTEN_AS_TEXT = (date, time, timedelta, Decimal)
@@ -58,14 +52,12 @@ class DatasetName(NamedTuple):
 
 
 def has_rows(path: Path) -> bool:
-    """Whether it is read as rows, by its name: a binary table, or a guest's format, whose name is the suffix."""
-    if path.suffix in PARQUET or str(path).startswith(PREFIX):
-        return True
-    return path.suffix not in TEXTS and path.suffix[1:] in entries("format")
+    """Return whether the name is that of a binary table or of a data set."""
+    return path.suffix in PARQUET or str(path).startswith(PREFIX)
 
 
 def json_lines(path: Path) -> Iterator[str]:
-    """The rows of such a file as JSON lines, a block of them at a time. Dates are texts; bytes are left out.
+    """Yield the rows of such a file as JSON lines, a block of rows at a time. Dates are texts; bytes are left out.
 
     Raises DataError if it cannot be read, and EnsueError without the package that reads it.
     """
@@ -151,26 +143,8 @@ def _parquet(path: Path) -> Iterator[Any]:
         raise DataError(f"not Parquet: {in_one_line(str(error))}", path) from None
 
 
-def _guest_rows(path: Path) -> Iterator[Rows]:
-    """The rows of a file in the format of a guest, a function from a path to dicts."""
-    guest = entries("format")[path.suffix[1:]]
-    read = guest.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
-    try:
-        found = map(dict, read(path))
-        while rows := list(islice(found, ROWS)):
-            yield rows
-    except EnsueError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise DataError(f"cannot be read by the package {guest.package}: {reason}", path) from None
-
-
 def _named_rows(path: Path) -> Iterator[Rows]:
     """The rows of a table, with the names of classes in place of their numbers."""
-    if not (path.suffix in PARQUET or str(path).startswith(PREFIX)):
-        yield from _guest_rows(path)
-        return
     if path.suffix in PARQUET:
         with _parquet(path) as file:
             features = _features(file.schema_arrow.metadata or {})

@@ -8,31 +8,27 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from ensue.extension import pipeline_methods
+
 if TYPE_CHECKING:  # it needs pydantic, which the table of tasks does not
     from ensue.recipe.tables import Recipe
 
 _METHODS = {
     "generate": ("generate", "samples", "search", "with_adaptation"),
-    "predict": (
-        *("prediction_lines", "with_search", "with_splitter", "with_vectors", "with_glossary", "with_markup"),
-        "with_others",
-    ),
+    "predict": ("prediction_lines", "with_search", "with_splitter", "with_vectors", "with_others"),
     "score": ("score_lines", "with_adaptation", "with_others"),
     "evaluate": (
         *("evaluate", "with_search", "with_adaptation", "with_vectors", "with_others", "minimal_pairs"),
-        *("text_similarity", "sense_scores", "word_in_context"),
+        "text_similarity",
     ),
     "inspect": ("inspect", "with_search", "with_vectors"),
 }
 """The methods of pipelines whose arguments are options of a command; of other commands the one of the same name."""
 _OPTIONS = {
     "with_vectors": {"vectors"},
-    "with_markup": {"keep_markup"},
     "with_others": {"with"},
     "minimal_pairs": {"minimal_pairs"},
     "text_similarity": {"similarity"},
-    "sense_scores": {"senses"},
-    "word_in_context": {"word_in_context", "threshold_from"},
 }
 """The options of methods whose arguments have other names."""
 _NAMES = {"num_samples": "samples", "width": "beams"}
@@ -99,7 +95,8 @@ class TaskEntry:
         pipeline, methods = self.pipeline_class, _METHODS.get(command, (command,))
         if command == "generate" and pipeline.generates_files:
             methods = ("generate_into", "with_adaptation")
-        options = set[str]().union(*(_options(pipeline, name) for name in methods))
+        added = (set(method.options) for method in pipeline_methods(command).values() if method.is_of(pipeline))
+        options = set[str]().union(*added, *(_options(pipeline, name) for name in methods))
         if command == "predict" and "format" not in _options(pipeline, "evaluate"):
             options.discard("format")  # of labeled data, which these models do not read
         return {_NAMES.get(name, name) for name in options}

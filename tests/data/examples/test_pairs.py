@@ -166,7 +166,6 @@ def test_pairs_of_a_stream_come_once() -> None:
         ("[", '{"source": "a", "target": "b"},\n'),
         ("", "IN: a OUT: b\n"),
         ("", "A  AH0\n"),
-        ("<tmx><body>", '<tu><tuv xml:lang="a"><seg>a</seg></tuv><tuv xml:lang="b"><seg>b</seg></tuv></tu>\n'),
     ],
 )
 def test_pairs_are_read_as_they_come_and_not_held(opening: str, more: str) -> None:

@@ -18,11 +18,12 @@ from ensue.data.corpus.token_file import TokenFile
 from ensue.engine import executing
 from ensue.errors import EnsueError, RecipeError
 from ensue.extensions.bidirectional.job import BidirectionalJob
-from ensue.extensions.bidirectional.layers import ContextModel
+from ensue.extensions.bidirectional.layers import ContextModel, Direction
 from ensue.extensions.bidirectional.model import BidirectionalParts
-from ensue.extensions.bidirectional.objectives import score_both_ways
+from ensue.extensions.bidirectional.objectives import TwoWayBatch, score_both_ways
 from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
+from ensue.extensions.bidirectional.word_uses import WordUse
 from ensue.extensions.bidirectional.words import WordReader, WordText
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.texts.minimal_pairs import PairScore
@@ -405,3 +406,32 @@ def test_what_fits_in_the_place_of_each_word(context2vec: BidirectionalPipeline)
         gap = " ".join([*words_read[:place], "[]", *words_read[place + 1 :]])
         assert fits == context2vec.neighbors(gap, len(fits))
     assert "What fits in its place" in inspection.page
+
+
+def test_a_batch_slices_its_fields() -> None:
+    batch = TwoWayBatch(*(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False)
+    some = batch.part(slice(1, 3))
+    assert (batch.rows, some.rows, some.count, some.first) == (3, 2, 4, False)
+    assert some.leftward.targets.tolist() == [[10], [11]]
+    assert some.words is batch.words
+    assert some.noise is None
+
+
+def test_senses_and_words_in_context_are_scored(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+    """Uses for learning are those for testing, so the nearest sense is right where their vectors differ."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "classes_map.txt").write_text('{"0": "x", "1": "y"}', encoding="utf-8")
+    for part in ("train", "test"):
+        (tmp_path / "a" / f"{part}.data.txt").write_text("1\tthe a b\n1\tc a the\n", encoding="utf-8")
+        (tmp_path / "a" / f"{part}.gold.txt").write_text("0\n1\n", encoding="utf-8")
+    assert elmo.sense_scores(tmp_path).as_json() == {
+        "micro_recall": 1.0, "macro_recall": 1.0, "uses": 2, "words": {"a": 1.0}
+    }  # fmt: skip
+    (tmp_path / "dev.data.txt").write_text(
+        "a\tN\t1-1\tthe a b\tthe a b\na\tN\t1-1\tthe a b\tc a the\n", encoding="utf-8"
+    )
+    (tmp_path / "dev.gold.txt").write_text("T\nF\n", encoding="utf-8")
+    scores = elmo.word_in_context(tmp_path / "dev.data.txt", threshold_from=tmp_path / "dev.data.txt")
+    assert (scores.accuracy, scores.pairs) == (1.0, 2)
+    senses = elmo.senses([(["the", "a", "b"], 1, "x"), (["c", "a", "the"], 1, "y")])
+    assert senses.nearest([WordUse(("c", "a", "the"), 1)]) == ["y"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError, EnsueError
+from ensue.extensions.bidirectional.elmo import from_elmo
 from ensue.extensions.bidirectional.layers import BidirectionalLanguageModel
 from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
-from ensue.extensions.importing.elmo import from_elmo
 
 OPTIONS: dict[str, Any] = {
     "lstm": {

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ensue.errors import EnsueError
-from ensue.extensions.bidirectional.word_uses import LabeledUse, WordUse
-from ensue.metrics.words import best_cosine, sense_scores
-from ensue.tasks.vectors.contextual import Senses, use_vectors
+from ensue.extensions.bidirectional.word_uses import (
+    LabeledUse,
+    Senses,
+    WordUse,
+    best_cosine,
+    score_senses,
+    use_vectors,
+)
 
 VECTORS = {"river": (1.0, 0.0), "money": (0.0, 1.0), "bank": (0.0, 0.0)}
 
@@ -50,7 +55,7 @@ def test_a_use_has_the_sense_with_the_nearest_mean() -> None:
 
 
 def test_recalls_are_means_over_uses_and_over_senses() -> None:
-    scores = sense_scores({"bank": [("a", "a"), ("a", "a"), ("a", "b"), ("b", "a")], "arm": [("c", "c")]})
+    scores = score_senses({"bank": [("a", "a"), ("a", "a"), ("a", "b"), ("b", "a")], "arm": [("c", "c")]})
     assert scores.micro_recall == 3 / 5
     assert scores.macro_recall == pytest.approx((1 / 3 + 1) / 2)
     assert scores.words == {"bank": 0.5, "arm": 1.0}

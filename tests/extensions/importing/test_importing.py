@@ -16,7 +16,6 @@ import ensue
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.exporting.exporting import export_run
 from ensue.extensions.importing.gpt import llama_layout
-from ensue.extensions.importing.imported import Imported, recipe_of, write_run
 from ensue.extensions.importing.importing import import_run
 from ensue.extensions.importing.layouts import to_ours
 from ensue.extensions.importing.tokenizer_files import read_tokenizer
@@ -24,6 +23,7 @@ from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
+from ensue.training.imported import Imported, recipe_of, write_run
 
 from .published import Bert, byte_level, odd_texts, wordpiece, write, write_bert
 

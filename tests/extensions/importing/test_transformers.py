@@ -16,10 +16,10 @@ import torch
 import ensue
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.exporting import export_run
-from ensue.extensions.importing.imported import Imported, recipe_of, write_run
 from ensue.extensions.importing.importing import import_run
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.text.tokenizers import train_tokenizer
+from ensue.training.imported import Imported, recipe_of, write_run
 
 from .published import byte_level, odd_texts, wordpiece, write
 

@@ -1,5 +1,6 @@
 """TMX: the languages, the texts without the codes inside of them, and files that would harm a careless reader."""
 
+from itertools import chain, islice, repeat
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.data.detection.kind import take
 from ensue.data.examples import PairSource
 from ensue.data.lines import Lines
 from ensue.errors import DataError
@@ -108,3 +110,34 @@ def test_any_text_comes_back(texts: list[tuple[str, str]]) -> None:
     texts = [(source.strip() or "x", target.strip() or "x") for source, target in [("a", "b"), *texts]]
     body = "".join(unit(en=escape(source), de=escape(target)) for source, target in texts)
     assert sides(stream(body)) == texts
+
+
+def test_units_are_read_as_they_come_and_not_held() -> None:
+    lines = Lines(chain(["<tmx><body>"], repeat(unit(a="a", b="b") * 100)), "stdin")
+    assert sum(1 for _ in islice(PairSource(lines), 3000)) == 3000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("x.tmx", "anything"), ("x.xml", '<?xml version="1.0"?>\n<tmx version="1.4"><body>\n')]
+)
+def test_a_file_is_taken_for_a_translation_memory(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = take(tmp_path / name)
+    assert (found.kind, found.format, found.by_itself) == ("pairs", "tmx", True)
+
+
+SIGNS = [
+    "<tmx>", "<tu>", "</tu>", '<tuv lang="en">', '<tuv lang="de">', "</tuv>", "<seg>", "</seg>", "</tmx>", "&x;", "a",
+    " ", "\n", "\0", "é", "&amp;", "<!--", "-->", "<![CDATA[",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(SIGNS)), st.booleans())
+def test_whatever_is_written_ends_in_pairs_or_one_line(signs: list[str], is_labeled: bool) -> None:
+    message = ""
+    try:
+        for pair in PairSource(Lines(["".join(signs)], "a"), format="tmx", is_labeled=is_labeled):
+            assert bool(pair.targets) == is_labeled
+    except DataError as error:
+        message = str(error)
+    assert "\n" not in message

@@ -1,4 +1,4 @@
-"""The formats of labeled data: their names, what they hold, their suffixes, and the signs of their first lines."""
+"""The formats of labeled data: their names, their kinds of data, their suffixes, and the signs of their first lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ensue.data.records.json_objects import JsonObjects
 from ensue.data.records.reader import Reader
 from ensue.data.records.tables import CommaSeparated, SemicolonSeparated, TabSeparated
 from ensue.data.row_formats import ROW_SUFFIXES, suffix
+from ensue.extension import Entry, entries
 
 JSON = (".json", ".jsonl", ".ndjson", *ROW_SUFFIXES)
 """Rows of binary tables, and of the files of tools, are read as JSON."""
@@ -54,7 +55,6 @@ KNOWN = (
     KnownFormat("sigmorphon", (PAIRS,)),
     KnownFormat("cmudict", (PAIRS,), (), signs.is_cmudict),
     KnownFormat("scan", (PAIRS,), (), signs.is_scan),
-    KnownFormat("tmx", (PAIRS,), (".tmx",), lambda rows: signs.is_tmx("\n".join(rows[:10]))),
     KnownFormat(
         *("json", (SENTENCES, TEXTS, PAIRS), JSON, signs.is_json, JsonObjects()),
         sentences=_SENTENCES + "json_sentences:JsonSentences",
@@ -64,30 +64,44 @@ KNOWN = (
     KnownFormat("text", (SENTENCES,), is_setting=False, sentences=_SENTENCES + "formats:PlainText"),
     KnownFormat("plain", (TEXTS, PAIRS), is_setting=False),
 )
-"""All formats of the core. Signs are looked for from the last to the first: a table may hold anything."""
+"""The formats of the core. Signs are tried from the last to the first: a table may hold anything."""
 READERS = tuple(known.reader for known in KNOWN if known.reader)
-NAMES = tuple(known.name for known in KNOWN if known.kinds)
-"""The names that a user may give; "conllu-text" is only for the recipe of a cutter."""
 ONLY_SENTENCES = {known.name for known in KNOWN if known.kinds == (SENTENCES,) and known.is_setting}
-ONLY_PAIRS = tuple(known.name for known in KNOWN if known.kinds == (PAIRS,))
 TABBED = {"tsv", "sigmorphon"}
 """Formats of pairs with tabs between columns."""
 
 
+def known_formats() -> tuple[KnownFormat, ...]:
+    """Return the formats of the core, and the formats of pairs of extensions."""
+    return (*KNOWN, *map(_pair_format, entries("pair_format").values()))
+
+
+def _pair_format(entry: Entry) -> KnownFormat:
+    return KnownFormat(entry.name, (PAIRS,), (f".{entry.name}",), lambda rows: entry.load(object).recognizes(rows))
+
+
+def only_pairs() -> tuple[str, ...]:
+    """Return the names of the formats that hold pairs alone."""
+    return tuple(known.name for known in known_formats() if known.kinds == (PAIRS,))
+
+
 def settings_of(kind: str) -> tuple[str, ...]:
-    """The values of `data.format` in recipes."""
-    return ("auto", *(known.name for known in KNOWN if kind in known.kinds and known.is_setting))
+    """Return the values of `data.format` in recipes."""
+    return ("auto", *(known.name for known in known_formats() if kind in known.kinds and known.is_setting))
 
 
 def by_suffix(kind: str, name: str) -> str:
-    """The format by the suffix of a file; "" if that does not say it."""
-    return next((known.name for known in KNOWN if kind in known.kinds and suffix(name) in known.suffixes), "")
+    """Return the format by the suffix of a file; "" for an unknown suffix. Other formats of extensions become JSON."""
+    end = suffix(name)
+    if end[1:] in entries("format"):
+        return "json"
+    return next((known.name for known in known_formats() if kind in known.kinds and end in known.suffixes), "")
 
 
 def by_sign(kind: str, rows: Sequence[str]) -> str:
-    """The format by the first rows, without blank ones and line ends; "" if they do not say it."""
-    found = (known.name for known in reversed(KNOWN) if kind in known.kinds and known.sign and known.sign(rows))
-    return next(found, "")
+    """Return the format by the first rows, without blank ones and line ends; "" if they show none."""
+    names = (each.name for each in reversed(known_formats()) if kind in each.kinds and each.sign and each.sign(rows))
+    return next(names, "")
 
 
 def class_of(name: str) -> str:

@@ -63,9 +63,9 @@ def text_format(
 def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Collection[str] = ()) -> str:
     """One of the formats of pairs, or an empty string where none is seen in a file that should have targets.
 
-    An array of objects is JSON. Else the suffix before `.xz` or `.gz` says it. Else the first lines show it: JSON, TMX,
-    SCAN, CMUdict, SIGMORPHON, or tabs. `known`: the format of a run, which a file is that has the `names` of its source
-    columns in the first line. Without targets a file of no known sign is plain lines.
+    An array of objects is JSON. Else the suffix before `.xz` or `.gz` says it. Else the first lines show it: JSON, a
+    format of an extension, SCAN, CMUdict, SIGMORPHON, or tabs. `known`: the format of a run, which a file is that has
+    the `names` of its source columns in the first line. Without targets a file of no known sign is plain lines.
     """
     named = _recognized(PAIRS, lines, names, known)
     rows = _rows(lines)

@@ -5,8 +5,8 @@ two files with a comma between them. Then extensions look for their kinds of dat
 for each class holds texts. In all other cases the first file decides, by its suffix (before `.xz` and `.gz`) and its
 first lines. The first of these rules that fits is taken:
 
-1. Pairs, if that is sure (`pair_tables`): TMX, SCAN, CMUdict, SIGMORPHON, a table with names of source and target, or
-   with two columns that cannot be labels.
+1. Pairs, if that is sure (`pair_tables`): SCAN, CMUdict, SIGMORPHON, a format of pairs of an extension, a table with
+   names of source and target, or with two columns that cannot be labels.
 2. CoNLL-U by suffix or first row: sentences.
 3. JSON by suffix, a first `{` or a first `[{`: sentences if an object has a list of tokens or a text with spans; pairs
    by the names of keys; else texts.
@@ -34,11 +34,11 @@ from ensue.data.detection.format_table import (
     ALIGNED,
     CLASS_FILES,
     FOLDERS,
-    NAMES,
-    ONLY_PAIRS,
     ONLY_SENTENCES,
     PAIRS,
     by_suffix,
+    known_formats,
+    only_pairs,
     suffix,
 )
 from ensue.data.detection.formats import csv_format, first_lines, pair_format, sentence_format, text_format
@@ -122,13 +122,13 @@ def take(
 
     Raises DataError for an unknown format, a path that does not exist, and first lines that cannot be decoded.
     """
-    known = (*NAMES, *entries("data_kind"))
+    known = [*(each.name for each in known_formats() if each.kinds), *entries("data_kind")]
     if format and format not in known:
         advice = nearest(format, known) or f"; expected one of {', '.join(known)}"
         raise DataError(f'unknown format "{format}"{advice}')
     if aligned_paths(str(location)):
         return Taken("pairs", format or ALIGNED, "two files with a comma between them", True)
-    if are_pairs or format in ONLY_PAIRS:
+    if are_pairs or format in only_pairs():
         return _as_pairs(location, format, encoding)
     if (named := _by_names(location, format, encoding)) is not None:
         return named
@@ -160,8 +160,8 @@ def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
     path = files_of(location)[0]
     if not format and shown and _named(path) not in ONLY_SENTENCES:
         return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
-    if not format and _is_tmx(path):
-        return Taken("pairs", "tmx", f"by its suffix {suffix(path.name)}", True)
+    if not format and (named := _named_pairs(path)):
+        return Taken("pairs", named, f"by its suffix {suffix(path.name)}", True)
     return None
 
 
@@ -205,13 +205,15 @@ def _as_pairs(location: str | Path, format: str, encoding: str) -> Taken:
     files = LabeledFiles(location, encoding)
     files.check_text()
     path = files.paths[0]
-    seen = "tmx" if _is_tmx(path) else pair_format(next(iter(files)), is_labeled=True)
+    seen = _named_pairs(path) or pair_format(next(iter(files)), is_labeled=True)
     sign = "as --format says" if format else "by the columns named"
     return Taken("pairs", format or seen, sign, format in ("", seen))
 
 
-def _is_tmx(path: Path) -> bool:
-    return suffix(path.name) == ".tmx"
+def _named_pairs(path: Path) -> str:
+    """The format of pairs of an extension, by the suffix; "" for another file."""
+    name = suffix(path.name).removeprefix(".")
+    return name if name in entries("pair_format") else ""
 
 
 def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:

@@ -8,13 +8,14 @@ from contextlib import suppress
 from typing import Any
 
 from ensue.data.detection import signs
-from ensue.data.detection.format_table import ONLY_PAIRS, PAIRS, SENTENCES, by_suffix
+from ensue.data.detection.format_table import PAIRS, SENTENCES, by_suffix, only_pairs
 from ensue.data.detection.formats import pair_format
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import with_inner
 from ensue.data.records.record import LONGEST_NAME, Column, simplified
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
+from ensue.extension import entries
 
 Columns = tuple[Column, ...]
 
@@ -57,8 +58,8 @@ def pairs_seen(head: Sequence[str], name: str) -> str:
         return ""
     found = pair_format(Lines(head, name), is_labeled=True)
     is_parted = signs.is_parted(head)
-    if found in ONLY_PAIRS:
-        return found if found == "tmx" or not is_parted else ""
+    if found in only_pairs():
+        return found if found in entries("pair_format") or not is_parted else ""
     rows = _rows(head, found, name)
     if rows and is_header(rows):
         columns = [Column(place, cell.strip()) for place, cell in enumerate(rows[0], 1)]

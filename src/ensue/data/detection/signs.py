@@ -22,8 +22,6 @@ AA AE AH AO AW AX AXR AY B CH D DH DX EH ER EY F G HH IH IX IY JH K L M N NG OW 
 """
 _ARPABET = frozenset(_PHONEMES.split())
 _FEATURES = re.compile(r"[A-Z0-9][\w.+/*{}()-]*(?:;[\w.+/*{}()-]+)*", re.ASCII)
-_TMX = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!DOCTYPE\s+tmx\b[^>]*>\s*)?<tmx\b", re.DOTALL)
-_LONGEST_OPENING = 1 << 12
 _MOST = 0.75
 
 
@@ -122,11 +120,6 @@ def scan_sides(line: str) -> tuple[str, str] | None:
     """The texts after `IN:` and after `OUT:`; None for another line."""
     before, mark, target = line.strip(" \t").removeprefix("IN:").partition(" OUT:")
     return (before.strip(" \t"), target.strip(" \t")) if mark and line.lstrip(" \t").startswith("IN:") else None
-
-
-def is_tmx(text: str) -> bool:
-    """Whether a text begins as a TMX file does."""
-    return _TMX.match(text[:_LONGEST_OPENING]) is not None
 
 
 def is_scan(rows: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ensue.data.detection.format_table import ALIGNED, FOLDERS, READERS, TABBED
+from ensue.data.detection.format_table import ALIGNED, FOLDERS, READERS, TABBED, suffix
 from ensue.data.detection.formats import csv_format, pair_format, text_format
 from ensue.data.examples.example import Document
 from ensue.data.examples.layout import (
@@ -35,7 +35,7 @@ from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
-from ensue.extensions.localization.tmx import Tmx
+from ensue.extension import entries
 
 DOCUMENT_FORMATS: dict[str, DocumentFormat] = {
     **{reader.name: RecordDocuments(reader) for reader in READERS},
@@ -44,9 +44,14 @@ DOCUMENT_FORMATS: dict[str, DocumentFormat] = {
 """The formats of files of labeled texts; with `FOLDERS` the labels are the names of folders."""
 PAIR_FORMATS: dict[str, PairFormat] = {
     **{reader.name: RecordPairs(reader) for reader in READERS},
-    **{format.name: format for format in (Sigmorphon(), Scan(), Cmudict(), Tmx(), SourceLines())},
+    **{format.name: format for format in (Sigmorphon(), Scan(), Cmudict(), SourceLines())},
 }
-"""The formats of pairs in one file; two files are `ALIGNED`."""
+"""The core's formats of pairs in one file; two files are `ALIGNED`."""
+
+
+def pair_formats() -> dict[str, PairFormat]:
+    """Return the formats of pairs by name, with those of extensions."""
+    return PAIR_FORMATS | {name: entry.load(ExampleFormat) for name, entry in entries("pair_format").items()}
 
 
 def detect_documents(
@@ -81,17 +86,20 @@ def detect_pairs(lines: Lines, choice: PairChoice, *, format: str = "", like: Pa
     """
     if format == ALIGNED:
         raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
+    formats = pair_formats()
     like = None if choice.names else like
-    known, names = (like.format if like.format in PAIR_FORMATS else "", like.names) if like else ("", [])
-    name = _checked(format, PAIR_FORMATS) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
-    if not name and known and not PAIR_FORMATS[known].has_columns:
+    known, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
+    if like and not known and like.format == suffix(lines.name).removeprefix("."):
+        raise DataError(f"the run reads the format {like.format}, whose extension is not installed", lines.name)
+    name = _checked(format, formats) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
+    if not name and known and not formats[known].has_columns:
         name = known
     if not name:
-        formats = ", ".join(format for format in PAIR_FORMATS if format != "plain")
-        advice = f"two files with a comma between them, or {FORMAT_OPTION} says what it is ({formats})"
+        listed = ", ".join(format for format in formats if format != "plain")
+        advice = f"two files with a comma between them, or {FORMAT_OPTION} says what it is ({listed})"
         message = f"no pairs found; expected a source, a tab and a target in each line, {advice}"
         raise DataError(message, lines.name, options=IN_OPTIONS)
-    return _layout(PAIR_FORMATS, known if {name, known} <= TABBED else name, lines, choice, like)
+    return _layout(formats, known if {name, known} <= TABBED else name, lines, choice, like)
 
 
 def _checked(name: str, known: Collection[str]) -> str:

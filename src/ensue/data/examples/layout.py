@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ensue.data.examples.example import Document, Pair
@@ -189,7 +190,7 @@ LayoutT = TypeVar("LayoutT", bound=Layout[Any])
 
 
 class ExampleFormat(ABC, Generic[ExampleT, LayoutT, ChoiceT]):
-    """A format of examples in a text file."""
+    """A format of examples in a text file. That of an extension has the suffix of its name."""
 
     name: str
     has_columns = True
@@ -198,6 +199,14 @@ class ExampleFormat(ABC, Generic[ExampleT, LayoutT, ChoiceT]):
     @abstractmethod
     def layout(self, lines: Lines, choice: ChoiceT) -> LayoutT:
         """How the file is read, by `choice` and its first lines. Raises DataError if that cannot be decided."""
+
+    def recognizes(self, rows: Sequence[str]) -> bool:
+        """Return whether the first rows of a file, without blank ones and line ends, are of this format."""
+        return False
+
+    def encoding_of(self, path: Path, encoding: str) -> str:
+        """Return the encoding of a file, for which the user names `encoding`."""
+        return encoding
 
     @abstractmethod
     def read(self, lines: Lines, layout: LayoutT, *, is_labeled: bool) -> Iterator[ExampleT]:

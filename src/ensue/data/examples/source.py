@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Generic
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, class_of, suffix
+from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, PAIRS, by_suffix, class_of
 from ensue.data.detection.locations import aligned_paths, class_files, folder_format
 from ensue.data.examples.aligned import read_aligned
 from ensue.data.examples.example import Document, Pair, checked_pair
 from ensue.data.examples.formats import (
-    PAIR_FORMATS,
     detect_documents,
     detect_pairs,
     no_groups,
+    pair_formats,
     read_documents,
     write_document,
 )
@@ -31,7 +31,6 @@ from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.records.tables import DIALECTS
 from ensue.data.sources import digest_of
 from ensue.errors import DataError
-from ensue.extensions.localization.tmx import declared_encoding
 
 
 class ExampleSource(Generic[LayoutT]):
@@ -175,7 +174,7 @@ class PairSource(ExampleSource[PairLayout]):
     an empty line is an empty source, so that there are as many pairs as lines.
 
     Args:
-        sources: names or numbers of columns, keys of JSON, or languages of TMX; detected if there are none.
+        sources: names or numbers of columns, keys of JSON, or languages; detected if there are none.
         targets: those of the target; several are references.
         group: the column of groups, if it is read.
     """
@@ -222,7 +221,7 @@ class PairSource(ExampleSource[PairLayout]):
             return
         for lines in self.files:
             layout = self._layout_of(lines.name)
-            pairs = PAIR_FORMATS[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
+            pairs = pair_formats()[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
             yield from map(self.checked, pairs) if self.choice.is_labeled else pairs
 
     def checked(self, pair: Pair) -> Pair:
@@ -235,5 +234,6 @@ class PairSource(ExampleSource[PairLayout]):
 
 
 def _encoding_of(path: Path, encoding: str) -> str:
-    """XML says its encoding itself."""
-    return declared_encoding(path) if encoding == "utf-8" and suffix(path.name) == ".tmx" else encoding
+    """The encoding of a file, which some formats declare."""
+    format = pair_formats().get(by_suffix(PAIRS, path.name))
+    return format.encoding_of(path, encoding) if format else encoding

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.extensions.importing.imported import Imported, write_run
 from ensue.library import load
 from ensue.outputs import check_outputs
 from ensue.recipe import Recipe, read_recipe
@@ -27,6 +26,7 @@ from ensue.tasks.texts.corpus import training_source
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.recipe import DistilledVectorsTable, WordVectorsRecipe
+from ensue.training.imported import Imported, write_run
 
 WORDS, IDS = 4096, 1 << 20
 """Words that the teacher reads between two reports; ids that are counted at once."""

@@ -1,7 +1,28 @@
-"""Bidirectional models: ELMo, context2vec and word senses."""
+"""Bidirectional models: ELMo and context2vec, and senses of words."""
 
-from ensue.extension import Extension
+from pathlib import Path
+
+from ensue.extension import Extension, PipelineMethod
+
+FUNCTIONS = "ensue.extensions.bidirectional.word_uses"
+CONTEXTUAL = "ensue.tasks.vectors.contextual:ContextualPipeline"
+WORD_VECTORS = "ensue.tasks.word_vectors.pipeline:WordVectorsPipeline"
+SENSES = {"senses": (Path, "Score senses of words, by the nearest examples (CoarseWSD-20).")}
+WORD_IN_CONTEXT = {
+    "word_in_context": (Path, "Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
+    "threshold_from": (Path, "Other pairs, for which the best threshold is looked for."),
+}
 
 EXTENSION = Extension(
-    name="bidirectional", tasks={"bidirectional-language-modeling": "ensue.extensions.bidirectional.entry:TASK"}
+    name="bidirectional",
+    tasks={"bidirectional-language-modeling": "ensue.extensions.bidirectional.recipe:TASK"},
+    recipes=dict.fromkeys(("context2vec", "elmo", "elmo-small"), "ensue.extensions.bidirectional"),
+    importers={"elmo": "ensue.extensions.bidirectional.elmo:import_elmo"},
+    methods={
+        "senses": PipelineMethod(f"{FUNCTIONS}:senses", CONTEXTUAL),
+        "sense_scores": PipelineMethod(f"{FUNCTIONS}:sense_scores", CONTEXTUAL, "evaluate", SENSES),
+        "word_in_context": PipelineMethod(f"{FUNCTIONS}:word_in_context", CONTEXTUAL, "evaluate", WORD_IN_CONTEXT),
+        "sense_of": PipelineMethod("ensue.extensions.bidirectional.senses:sense_of", WORD_VECTORS),
+    },
+    coders={"senses": "ensue.extensions.bidirectional.senses:sense_coder"},
 )

@@ -15,9 +15,8 @@ from ensue.data.sources import TextSource
 from ensue.errors import RecipeError
 from ensue.extensions.bidirectional.layers import BidirectionalModel
 from ensue.extensions.bidirectional.model import BidirectionalParts
-from ensue.extensions.bidirectional.objectives import objective_of
+from ensue.extensions.bidirectional.objectives import BidirectionalLanguageModeling, TwoWayRows, objective_of
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
-from ensue.extensions.bidirectional.task import BidirectionalLanguageModeling, TwoWayRows
 from ensue.extensions.bidirectional.words import WordReader, WordText, distinct_words
 from ensue.models.word_specification import NoOutput
 from ensue.runs.directory import RunDirectory

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from ensue.models.specification import EncoderSpecification, RecurrentEncoder, Share
 from ensue.models.word_specification import ContextOutput, WordInput, WordOutput
 from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, TokenizerRecipe, TrainRecipe
+from ensue.tasks.entry import TaskEntry
 
 
 class WordsOfText(TokenizerRecipe):
@@ -64,3 +65,14 @@ class BidirectionalRecipe(Recipe):
         """The size of the vectors of words."""
         assert isinstance(self.encoder, RecurrentEncoder)
         return self.words.d_words or self.encoder.d_model
+
+
+TASK = TaskEntry(
+    recipe=BidirectionalRecipe,
+    pipeline_tag="feature-extraction",
+    parts="ensue.extensions.bidirectional.model:BidirectionalParts",
+    job="ensue.extensions.bidirectional.job:BidirectionalJob",
+    pipeline="ensue.extensions.bidirectional.pipeline:BidirectionalPipeline",
+    commands=("embed", "neighbors", "evaluate", "score", "inspect"),
+    judged_by=("nats_per_token", "noise_nats"),
+)

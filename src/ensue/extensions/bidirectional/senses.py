@@ -8,19 +8,27 @@ of another run, of the words around it; rare ones count more. The uses of a word
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count as numbers
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from ensue.arguments import check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, shares
 from ensue.data.sources import TextSource
+from ensue.errors import RecipeError
+from ensue.runs.origin import Origin
 from ensue.tasks.vectors.text_vectors import unit_vectors
 from ensue.tasks.word_vectors.examples import LINE_END, kept_shares
-from ensue.tasks.word_vectors.recipe import SensesTable
+from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
+from ensue.tasks.word_vectors.recipe import SensesTable, WordVectorsRecipe
+from ensue.text.published import NumberedTokenizer
 from ensue.text.words import WordTokenizer
 
 
@@ -59,11 +67,19 @@ class SenseCoder:
         return {"tokenizer": self.tokenizer.to_json(), "senses": digest, "window": senses.around.window}
 
 
-def sense_coder(
-    source: TextSource, tokenizer: WordTokenizer, vectors: Reals, settings: SensesTable, *, subsample: float,
-    across_lines: bool, seed: int,
-) -> SenseCoder:  # fmt: skip
-    """A coder of texts as senses, the clusters of words' uses in `source`; `vectors` (V, d) tell uses apart."""
+def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -> SenseCoder:
+    """Return the coder of a text as senses: clusters of the uses of a word, by the word vectors of another run.
+
+    Raises RecipeError for a run without vectors of words.
+    """
+    if origin.run.recipe.task != recipe.task:
+        raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")
+    if isinstance(origin.run.parts.tokenizer, NumberedTokenizer):
+        raise RecipeError(f"senses.from: {origin.path} has vectors of pieces; expected those of words")
+    tokenizer: WordTokenizer = origin.run.parts.tokenizer
+    vectors = origin.run.model(torch.device("cpu")).of_words().numpy()
+    settings, across_lines = recipe.senses, recipe.data.across_lines
+    subsample = getattr(recipe.vectors, "subsample", 0.0)
     tokens = tokenize(source, tokenizer)
     size = tokenizer.vocabulary_size
     counts = sum((np.bincount(part, minlength=size) for _, part in parts_of(tokens)), np.zeros(size, np.int64))
@@ -71,7 +87,22 @@ def sense_coder(
     often = np.where(kept_shares(counts, subsample) == 1, counts, 0)
     ids = np.argsort(-often, kind="stable")[: settings.words]
     ids = np.sort(ids[often[ids] >= settings.most])
-    return SenseCoder(tokenizer, cluster_senses(tokens, around, ids, counts, settings, seed=seed))
+    return SenseCoder(tokenizer, cluster_senses(tokens, around, ids, counts, settings, seed=recipe.train.seed))
+
+
+def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *, window: int = 5) -> str:
+    """Return the sense of `words[place]`, such as `bank_2`: the one whose vector has the highest cosine with the mean
+    of the `window` words on each side. It is the word itself if that has one vector, or if no word around it has one.
+    """
+    check_whole("place", place, 0, len(words) - 1)
+    word = pipeline.lowered(words[place])
+    senses = [word, *takewhile(pipeline.table.places.__contains__, (f"{word}_{number}" for number in numbers(2)))]
+    around = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
+    units = [unit_vectors(vector) for vector in pipeline.embed_words([around])[0] if np.any(vector)]
+    if len(senses) == 1 or not units:
+        return word
+    mean = np.mean(units, axis=0)
+    return max(senses, key=lambda sense: float(unit_vectors(pipeline.vector(sense)) @ mean))
 
 
 Reals = NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""Words in sentences with their senses, in their published formats.
+"""Words in sentences with their senses: their published formats, the nearest senses, and scores.
 
 - Senses of words (CoarseWSD-20): a folder for each word, or one such folder. `classes_map.txt` is a JSON object from
   numbers to senses. `train.data.txt` and `test.data.txt` have a line for each use: the place of the word (from 0), a
@@ -12,15 +12,23 @@ Files may be compressed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path
 from ensue.data.decoding import COMPRESSED, decoded
 from ensue.data.lines import Lines
-from ensue.errors import DataError
+from ensue.errors import DataError, EnsueError
+from ensue.metrics.scores import Scores
 from ensue.parsing import ParseError, parse_json, shown
+from ensue.tasks.vectors.contextual import ContextualPipeline
+from ensue.tasks.vectors.text_vectors import unit_vectors
 
 _MAP = "classes_map.txt"
 LONGEST_NUMBER = 9
@@ -181,3 +189,145 @@ def _found(path: Path) -> Path:
 
 def _uncompressed(suffix: str) -> str:
     return next((suffix.removesuffix(ending) for ending in COMPRESSED if suffix.endswith(ending)), suffix)
+
+
+MAX_LAYERS = 4
+"""The number of layers whose vectors are added up."""
+SENTENCES = 512
+"""The number of sentences whose vectors of all layers are in memory at once."""
+
+
+class Senses:
+    """The senses of a word, each as the mean of the unit vectors of its examples.
+
+    A use has the sense with the highest cosine (Loureiro et al. 2021). Its vector is the sum of the last four layers,
+    or of all but the embeddings if there are fewer.
+    """
+
+    def __init__(self, model: ContextualPipeline, examples: Sequence[LabeledUse]) -> None:
+        if not examples:
+            raise EnsueError("senses are learned from labeled examples; found none")
+        self.model = model
+        self.names = sorted({example.sense for example in examples})
+        vectors = use_vectors(model, [example.use for example in examples])
+        gold = np.array([self.names.index(example.sense) for example in examples])
+        self._centers = unit_vectors(np.stack([vectors[gold == sense].mean(0) for sense in range(len(self.names))]))
+
+    def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
+        """Return the cosine of each use with each sense, (N, senses)."""
+        vectors = use_vectors(self.model, uses) if uses else np.zeros((0, self._centers.shape[1]))
+        cosines: NDArray[np.float64] = vectors @ self._centers.T
+        return cosines
+
+    def nearest(self, uses: Sequence[WordUse]) -> list[str]:
+        """Return the sense of each use."""
+        return [self.names[sense] for sense in self.cosines(uses).argmax(1)]
+
+
+def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
+    """Return the unit vector of each use (N, d); zeros for an unseen word. Raises EnsueError where there is no word."""
+    if wrong := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
+        raise EnsueError(f"no word {wrong.place} in a sentence of {len(wrong.words)} words; the first one is 0")
+    blocks = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
+    vectors = [vector for block in blocks for vector in _sums(model, block)]
+    return unit_vectors(np.stack(vectors)) if vectors else np.zeros((0, 1))
+
+
+def _sums(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
+    for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
+        count = max(1, min(MAX_LAYERS, len(layers) - 1))
+        yield layers[-count:, use.place].astype(np.float64).sum(0)
+
+
+def senses(model: ContextualPipeline, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
+    """Return the senses of a word, from examples: a sentence's words, the word's place (from 0), its sense."""
+    return Senses(model, [LabeledUse(WordUse(tuple(words), place), sense) for words, place, sense in examples])
+
+
+@dataclass(frozen=True)
+class SenseScores(Scores):
+    """The agreement of predicted senses with the right ones.
+
+    `micro_recall` is the share of all uses. `macro_recall` is the mean over words of the mean recall of their senses.
+    `words` has the share of right uses of each word.
+    """
+
+    micro_recall: float
+    macro_recall: float
+    uses: int
+    words: dict[str, float]
+
+    def summary(self) -> str:
+        recalls = f"micro recall {self.micro_recall:.4f}, macro recall {self.macro_recall:.4f}"
+        return f"{recalls}, {self.uses:,} uses of {len(self.words):,} words"
+
+
+def sense_scores(model: ContextualPipeline, location: str | Path) -> SenseScores:
+    """Return how often the nearest sense is the right one, for the words of a folder (CoarseWSD-20)."""
+    check_path("the senses", location)
+    pairs = {}
+    for word in read_senses(location):
+        if not word.train or not word.test:
+            raise DataError(f'"{word.word}" has no use to {"test" if word.train else "learn from"}', location)
+        nearest = Senses(model, word.train).nearest([example.use for example in word.test])
+        pairs[word.word] = [(example.sense, sense) for example, sense in zip(word.test, nearest, strict=True)]
+    return score_senses(pairs)
+
+
+def score_senses(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SenseScores:
+    """Return the scores of pairs of right and predicted sense, for each word."""
+    right = {word: np.array([gold == sense for gold, sense in uses]) for word, uses in pairs.items()}
+    recalls = [_mean_recall(uses, right[word]) for word, uses in pairs.items()]
+    everything = np.concatenate(list(right.values()))
+    shares = {word: float(is_right.mean()) for word, is_right in right.items()}
+    return SenseScores(float(everything.mean()), float(np.mean(recalls)), len(everything), shares)
+
+
+def _mean_recall(pairs: Sequence[tuple[str, str]], is_right: NDArray[np.bool_]) -> float:
+    gold = np.array([sense for sense, _ in pairs])
+    return float(np.mean([is_right[gold == sense].mean() for sense in np.unique(gold)]))
+
+
+@dataclass(frozen=True)
+class WordInContextScores(Scores):
+    """The share of pairs of uses whose meanings are rightly predicted to be the same, or different.
+
+    The prediction is "the same" for a cosine above `threshold`, which is the best one for other pairs.
+    """
+
+    accuracy: float
+    threshold: float
+    pairs: int
+
+    def summary(self) -> str:
+        return f"accuracy {self.accuracy:.4f}, {self.pairs:,} pairs, the same meaning above {self.threshold:.4f}"
+
+
+def word_in_context(
+    model: ContextualPipeline, location: str | Path, *, threshold_from: str | Path
+) -> WordInContextScores:
+    """Return how often the cosine of two uses of a word tells whether they mean the same, for a file of pairs (WiC,
+    MCL-WiC). The threshold is the best one for the pairs of `threshold_from`, which should be others.
+    """
+    check_path("the pairs", location)
+    check_path("the pairs", threshold_from)
+    threshold = best_cosine(*_compared(model, threshold_from))
+    cosines, is_same = _compared(model, location)
+    return WordInContextScores(float(((cosines > threshold) == is_same).mean()), threshold, len(cosines))
+
+
+def _compared(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    pairs = read_use_pairs(location)
+    first = use_vectors(model, [pair.first for pair in pairs])
+    second = use_vectors(model, [pair.second for pair in pairs])
+    return (first * second).sum(1), np.array([pair.is_same for pair in pairs])
+
+
+def best_cosine(cosines: NDArray[np.float64], is_same: NDArray[np.bool_]) -> float:
+    """Return the lowest threshold with the most pairs on their right side: the same meaning above it."""
+    order = np.argsort(cosines, kind="stable")
+    values, same = cosines[order], is_same[order]
+    right = np.concatenate([[0], np.cumsum(~same)]) + np.concatenate([np.cumsum(same[::-1])[::-1], [0]])
+    edges = np.concatenate([[values[0] - 1], (values[1:] + values[:-1]) / 2, [values[-1]]])
+    cuts = np.flatnonzero(np.concatenate([[True], values[1:] > values[:-1], [True]]))
+    return float(edges[cuts[right[cuts].argmax()]])

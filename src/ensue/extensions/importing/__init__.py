@@ -6,5 +6,4 @@ EXTENSION = Extension(
     name="importing",
     commands={"import": "ensue.extensions.importing.command:import_"},
     names={"import_run": "ensue.extensions.importing.importing:import_run"},
-    needs=("bidirectional",),
 )

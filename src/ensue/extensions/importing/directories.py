@@ -13,14 +13,12 @@ from ensue.errors import DataError, nearest
 from ensue.extensions.importing.bert import ALBERT, BERT, DEBERTA, DISTILBERT, ELECTRA, MODERNBERT, MPNET, ROBERTA
 from ensue.extensions.importing.family import Configuration, Family
 from ensue.extensions.importing.gpt import GPT, GPT2, LLAMA, NEOX
-from ensue.extensions.importing.imported import Imported, recipe_of
 from ensue.extensions.importing.layouts import to_ours
 from ensue.extensions.importing.marian import import_marian
 from ensue.extensions.importing.static_vectors import import_model2vec
 from ensue.extensions.importing.tokenizer_files import read_tokenizer
 from ensue.extensions.importing.weight_files import (
     check_finite,
-    read_json_file,
     read_json_object,
     read_weights,
     weight_files,
@@ -29,6 +27,7 @@ from ensue.parsing import shown
 from ensue.recipe import Recipe
 from ensue.tasks import task_entry
 from ensue.text.tokenizer import Tokenizer
+from ensue.training.imported import Imported, read_json_file, recipe_of
 
 POOLINGS = {
     "pooling_mode_mean_tokens": "mean",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ensue.arguments import check_path
 from ensue.errors import DataError, MissingFileError
+from ensue.extension import entries
 from ensue.extensions.importing.directories import import_directory
-from ensue.extensions.importing.elmo import import_elmo, weights_of
-from ensue.extensions.importing.imported import Imported, write_run
 from ensue.extensions.importing.static_vectors import import_vectors
-from ensue.extensions.importing.weight_files import FILE, INDEX, MAX_JSON, check_contained, shard_names
+from ensue.extensions.importing.weight_files import FILE, INDEX, check_contained, shard_names
 from ensue.hub import Repository
 from ensue.outputs import check_outputs
 from ensue.training.device import process_restored
+from ensue.training.imported import MAX_JSON, Imported, write_run
 
 SMALL = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
@@ -50,8 +51,10 @@ def read_model(path: Path) -> Imported:
         raise DataError("no such file or directory", path)
     if path.is_dir():
         check_contained(path)
-    if weights := weights_of(path):
-        return import_elmo(path, weights)
+    for entry in entries("importer").values():
+        imported: Imported | None = entry.load(Callable)(path)  # type: ignore[arg-type]  # isinstance takes it
+        if imported is not None:
+            return imported
     if path.is_file():
         return _file(path)
     if not (path / "config.json").is_file():

@@ -19,11 +19,9 @@ from ensue.data.detection.format_table import ALIGNED
 from ensue.data.examples import PairLayout
 from ensue.errors import DataError
 from ensue.extensions.importing.family import Configuration, Family
-from ensue.extensions.importing.imported import Imported, recipe_of
 from ensue.extensions.importing.layouts import JOINED, BlockNames, Form, Part, blocks, first_block, layer, to_ours
 from ensue.extensions.importing.weight_files import (
     check_finite,
-    read_file,
     read_json_object,
     read_weights,
     weight_files,
@@ -33,6 +31,7 @@ from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.pieces import library_tokenizer
 from ensue.text.published import BLANK, NumberedTokenizer
 from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
+from ensue.training.imported import Imported, read_file, recipe_of
 
 TASK = "sequence-to-sequence"
 NAMES = BlockNames(

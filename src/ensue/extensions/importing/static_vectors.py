@@ -15,7 +15,6 @@ from torch import Tensor
 from ensue.data.vectors import read_vectors
 from ensue.errors import DataError
 from ensue.extensions.importing.family import Configuration
-from ensue.extensions.importing.imported import Imported, recipe_of
 from ensue.extensions.importing.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.tasks import task_entry
 from ensue.text.character_ngrams import ngram_hashes
@@ -23,6 +22,7 @@ from ensue.text.pieces import library_tokenizer
 from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import UNKNOWN
 from ensue.text.words import LINE_END, WordTokenizer
+from ensue.training.imported import Imported, recipe_of
 
 MAGIC, VERSIONS = 793712314, (11, 12)
 ARGUMENTS = (

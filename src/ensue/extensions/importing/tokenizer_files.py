@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import DataError
-from ensue.extensions.importing.weight_files import read_file, read_json_object
+from ensue.extensions.importing.weight_files import read_json_object
 from ensue.text.pieces import START, import_library, library_errors, library_tokenizer
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer, is_byte_level
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.wordpiece import BEGIN, INSIDE, LONGEST_WORD, MASK, PADDING, SEPARATOR, UNKNOWN, WordPieceTokenizer
+from ensue.training.imported import read_file
 
 FRAME = {
     PADDING: (("pad_token",), ("[PAD]", "<pad>")),

@@ -12,25 +12,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ensue.errors import DataError
-from ensue.parsing import ParseError, parse_json, read_bounded
+from ensue.training.imported import read_json_file
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
-MAX_JSON = 1 << 26
-"""The most bytes of a JSON file of a published model; a large tokenizer has some ten million."""
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "model.pt")
 CONVERT = '{1}.from_pretrained("{0}").save_pretrained("{0}", safe_serialization=True)'
-
-
-def read_file(path: Path) -> bytes:
-    """The content of a file that is no weights. Raises DataError if it is missing, cannot be read, or is too large."""
-    try:
-        return read_bounded(path, MAX_JSON)
-    except FileNotFoundError:
-        raise DataError("no such file", path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path) from None
-    except ParseError as error:
-        raise DataError(str(error), path) from None
 
 
 def check_contained(folder: Path) -> None:
@@ -47,14 +33,6 @@ def check_contained(folder: Path) -> None:
                 raise DataError("a link out of the folder; expected plain files", path)
             if not (path.is_file() or path.is_dir()):
                 raise DataError("neither a file nor a folder", path)
-
-
-def read_json_file(path: Path) -> Any:
-    """The value of a JSON file. Raises DataError like `read_file`, and if it is no JSON."""
-    try:
-        return parse_json(read_file(path))
-    except ParseError as error:
-        raise DataError(str(error), path) from None
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

@@ -9,10 +9,10 @@ that is as demanded by itself stays what it is.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -24,12 +24,17 @@ from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.search import BeamSearch, least_tokens, occurrences
 from ensue.errors import DataError, EnsueError
 from ensue.interruption import check_interrupted
+from ensue.tasks.sequence_to_sequence.decoding import outputs
+from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.writer import Writer, WriterAdapter
 from ensue.text.scripts import count_without_blanks
 from ensue.text.special_tokens import TokenizerWithSpecials
 
 _WORD = re.compile(r"\w+")
 NOT = "!"
 """The sign before a target that must not be written."""
+GlossaryLike = str | Path | Sequence[tuple[str, str]]
+"""A glossary as a user gives it: a path, or pairs of source and target."""
 
 
 @dataclass(frozen=True)
@@ -258,3 +263,75 @@ def _encoded(term: Term, target: TokenizerWithSpecials) -> Term:
             return replace(term, target=term.target.lower()) if tokenizer.lowercase else term
         raise DataError(f'{term.where}: the model has no tokens for "{term.target}", so that it cannot write it')
     return replace(term, ids=ids, target=target.decode(ids).strip() or term.target)
+
+
+MAX_SEARCHES, MAX_BEAM_WIDTH = 8, 80
+"""The most further searches for a source, and the widest beam of them, where an output lacks a term."""
+
+
+def with_glossary(writer: Writer[Any], glossary: GlossaryLike) -> Writer[Any]:
+    """Return the model with a glossary: texts that an output has, or has not, where its source has some text.
+
+    A glossary is pairs of source and target, or a file with a line for each, with a tab between them. An output does
+    not have a target with `!` before it. A pair without a source is for every source. Raises DataError for a line that
+    is no pair, and for a target that the model cannot write.
+    """
+    return writer.with_adapter(GlossaryAdapter(Glossary.of(glossary, writer.target)), is_innermost=True)
+
+
+class GlossaryAdapter(WriterAdapter):
+    """The search for outputs that are as a glossary demands."""
+
+    name = "glossary"
+
+    def __init__(self, glossary: Glossary) -> None:
+        self.glossary = glossary
+        self.counts = Counter[str]()
+        """The number of outputs, and of those that lack a term."""
+
+    def warning(self) -> str:
+        lacking = self.counts["lacking"]
+        if not lacking:
+            return ""
+        outputs_are = f"{lacking:,} of {self.counts['all']:,} outputs {'is' if lacking == 1 else 'are'}"
+        return f"{outputs_are} not as the glossary demands (`lacks` of --json); a wider beam may help (--beams)"
+
+    def written(self, writer: Writer[Any], items: Sequence[Any]) -> list[Output]:
+        limits = writer.limits(writer.sources(items))
+        max_tokens = min(writer.search.max_tokens, writer.most_written or writer.search.max_tokens)
+        demands = [
+            self.glossary.demands(writer.texts_of(item), writer.search, limit=limit, most=max_tokens)
+            for item, limit in zip(items, limits, strict=True)
+        ]
+        hypotheses = _search(writer, items, demands)
+        return [self._output(writer, *row) for row in zip(items, demands, hypotheses, strict=True)]
+
+    def _output(self, writer: Writer[Any], item: Any, demands: Demands, hypotheses: list[Hypothesis]) -> Output:
+        best = writer.output(item, hypotheses)
+        every = [replace(each, lacks=demands.unmet(each.text)) for each in (best, *best.others)]
+        first, *others = sorted(every, key=lambda output: bool(output.lacks))
+        self.counts.update(all=1, lacking=int(bool(first.lacks)))
+        return replace(first, others=tuple(others))
+
+
+def _search(writer: Writer[Any], items: Sequence[Any], demands: Sequence[Demands]) -> list[list[Hypothesis]]:
+    """The best hypotheses of each source, searched again while that helps to meet the demands."""
+    best: list[list[Hypothesis]] = [[] for _ in items]
+    decodes = [partial(writer.decoded, item=item) for item in items]
+    rows, search = list(range(len(items))), writer.search
+    for _ in range(MAX_SEARCHES):
+        settings = {
+            row: (demands[row].width(search.width, MAX_BEAM_WIDTH), bool(demands[row].required)) for row in rows
+        }
+        for width, is_demanding in sorted(set(settings.values())):
+            alike = [row for row in rows if settings[row] == (width, is_demanding)]
+            searched = outputs(
+                writer.models, writer.sources([items[row] for row in alike]),
+                replace(search, width=width, n_best=width if is_demanding else search.n_best), target=writer.target,
+                limits=[demands[row].limit for row in alike],
+                constraints=[(demands[row].required, demands[row].forbidden) for row in alike],
+            )  # fmt: skip
+            for row, hypotheses in zip(alike, searched, strict=True):
+                best[row] = demands[row].ranked(hypotheses, decodes[row]) if is_demanding else hypotheses
+        rows = [row for row in rows if demands[row].learn(best[row], decodes[row], n_best=search.n_best)]
+    return [each[: search.n_best] for each in best]

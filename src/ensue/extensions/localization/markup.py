@@ -11,11 +11,18 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from typing import NamedTuple
 
+from ensue.data.examples import Pair
+from ensue.errors import EnsueError
+from ensue.extensions.localization.glossary import text_ends
 from ensue.interruption import check_interrupted
+from ensue.notices import say_once
+from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.writer import WriterAdapter
 
 Span = tuple[int, int]
 
@@ -338,3 +345,50 @@ def _overlap(span: Span, other: Span) -> int:
 def by_position(count: int, of: int) -> list[int | None]:
     """The links of `count` units, as if they were in the same order as the `of` units of the source."""
     return [(2 * unit + 1) * of // (2 * count) for unit in range(count)]
+
+
+def with_markup(pipeline: SequencePipeline) -> SequencePipeline:
+    """Return the model for texts with tags and placeholders: it reads the texts without them, and puts them into its
+    outputs. Raises EnsueError for a model that reads several texts together.
+    """
+    if (count := pipeline.num_texts) > 1:
+        raise EnsueError(f"{pipeline.run}: markup is kept in one text, and this model reads {count} together")
+    return pipeline.with_adapter(MarkupAdapter())
+
+
+class MarkupAdapter(WriterAdapter):
+    """Sources without their markup, and outputs with it."""
+
+    name = "markup"
+
+    def adapted(self, item: Pair) -> Pair:
+        return _plain(item, cut(item.sources[0]))
+
+    def written(self, writer: SequencePipeline, items: Sequence[Pair]) -> list[Output]:
+        marked = [cut(pair.sources[0]) for pair in items]
+        pairs = list(map(_plain, items, marked))
+        written = writer.written(pairs)
+        answers = [(number, each) for number, output in enumerate(written) for each in (output, *output.others)]
+        alignments = writer.aligned([(pairs[number], each) for number, each in answers])
+        with_markup = (
+            replace(each, text=_marked(writer, marked[number], each, alignment))
+            for (number, each), alignment in zip(answers, alignments, strict=True)
+        )
+        return [replace(next(with_markup), others=tuple(islice(with_markup, len(output.others)))) for output in written]
+
+
+def _plain(pair: Pair, marked: Marked) -> Pair:
+    return pair._replace(sources=(marked.plain,))
+
+
+def _marked(writer: SequencePipeline, source: Marked, output: Output, alignment: TokenAlignment | None) -> str:
+    """The text of an output with the markup of its source, by the alignment of their tokens."""
+    units = units_of(output.text)
+    if alignment is None:
+        message = "the model has no attention; markup goes where it is in the source, by the number of words"
+        say_once(f"markup {writer.run}", f"{writer.run}: {message}")
+        return source.with_output(output.text, by_position(len(units), len(source.units)))
+    ends = text_ends(output.ids, lambda ids: writer.coder.decode(ids, (source.plain,)))
+    tokens = list(zip([0, *ends], ends, strict=False))
+    source_tokens = writer.coder.source_spans(source.plain)
+    return source.with_output(output.text, linked(units, tokens, alignment.places, source.units, source_tokens))

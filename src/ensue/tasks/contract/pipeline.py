@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -14,6 +15,7 @@ from ensue.data.files import Location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.extension import pipeline_methods
 from ensue.hub import run_name
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
@@ -40,12 +42,15 @@ class Pipeline(Shown, ABC):
     arguments are those options of the command that the entry of the task names.
     """
 
-    if TYPE_CHECKING:  # of a model whose task is not known, the methods of all tasks may be called
-
-        def __getattr__(self, name: str) -> Any: ...
-
     def __init__(self, model: Any) -> None:
         self.model = model
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that an extension adds (`PipelineMethod`)."""
+        method = None if name.startswith("_") else pipeline_methods().get(name)
+        if method is None or not method.is_of(type(self)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return partial(method, self)
 
     @property
     def num_parameters(self) -> int:

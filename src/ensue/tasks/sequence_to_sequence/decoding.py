@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,10 @@ from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.decode.beam import beam_search
 from ensue.decode.candidates import Candidate
-from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.reader import Ensemble
 from ensue.decode.search import BeamSearch
 from ensue.engine import caching
-from ensue.extensions.localization.glossary import Demands
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
@@ -35,6 +34,8 @@ SEARCH_ROWS, SEARCH_TOKENS = 64, 4_096
 """The most sources, and the most tokens of them, that are searched together."""
 SEARCH_HYPOTHESES = 1_000
 """The most hypotheses that go on together, unless one source alone has more: each has a score for every token."""
+Constraint = tuple[Sequence[Phrase], Collection[Phrase]]
+"""The phrases of tokens that an output must have, and those that it must not have."""
 MORE_TOKENS = 10
 """So many tokens more than the training data's ratio says may an output have."""
 
@@ -66,28 +67,28 @@ def outputs(
     *,
     target: TokenizerWithSpecials,
     limits: Sequence[int],
-    demands: Sequence[Demands] | None = None,
+    constraints: Sequence[Constraint] = (),
     record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each source, in order. Several models decide together, by the mean of probabilities.
+    """Return the best hypotheses of each source, in order. Several models decide together, by their mean probabilities.
 
-    `demands` has the required and the forbidden phrases of each source. What was considered is added to `record`, if it
-    is given; that is for one source.
+    Each output has at most its `limits` tokens, and its `constraints`. For one source, all considered candidates are
+    added to `record`.
     """
-    found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
+    best_of: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     with caching():
         for rows in by_length(sources.lengths, batch_size=most_rows(search), batch_tokens=SEARCH_TOKENS):
             model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
-            of_rows = [] if demands is None else [demands[row] for row in rows.tolist()]
+            of_rows = [constraints[row] for row in rows.tolist()] if constraints else []
             best = beam_search(
                 model, state, starts, end_id=target.end_id, search=search,
-                max_tokens=[limits[row] for row in rows.tolist()], required=[one.required for one in of_rows],
-                forbidden=[sorted(one.forbidden) for one in of_rows], record=record,
+                max_tokens=[limits[row] for row in rows.tolist()], required=[required for required, _ in of_rows],
+                forbidden=[sorted(forbidden) for _, forbidden in of_rows], record=record,
             )  # fmt: skip
             for row, hypotheses in zip(rows.tolist(), best, strict=True):
-                found[row] = hypotheses
-    return found
+                best_of[row] = hypotheses
+    return best_of
 
 
 @torch.inference_mode()

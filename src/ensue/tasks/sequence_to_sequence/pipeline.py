@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice, starmap
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,16 +16,13 @@ from ensue.data.files import Location, one_location
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.errors import EnsueError
-from ensue.extensions.localization.glossary import text_ends
-from ensue.extensions.localization.markup import Marked, by_position, cut, linked, units_of
+from ensue.extension import with_options
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.generation import GenerationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
-from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
-from ensue.stored import changed
 from ensue.tasks.contract.chunks import WHOLE, Shard, most_read
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.sequence_to_sequence.description import describe
@@ -37,14 +33,7 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import MOST_READ, Sources, check_lengths
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.view import align
-from ensue.tasks.sequence_to_sequence.writer import (
-    GlossaryLike,
-    Writer,
-    output_lines,
-    outputs_json,
-    score_lines,
-    surprisal_json,
-)
+from ensue.tasks.sequence_to_sequence.writer import Writer, output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
@@ -54,7 +43,6 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     """An encoder–decoder with its tokenizers. Several runs with the same tokenizers can answer together."""
 
     unit = "pair"
-    keeps_markup = False
 
     def __init__(
         self,
@@ -110,27 +98,19 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         )
         return LayeredReader(features, layers, framing)
 
-    def with_markup(self) -> Self:
-        """This model for texts with tags and placeholders: it reads them without, and its outputs have them where they
-        belong. Raises EnsueError for a model that reads several texts together.
-        """
-        if self.num_texts > 1:
-            raise EnsueError(f"{self.run}: markup is kept in one text, and this model reads {self.num_texts} together")
-        return changed(self, keeps_markup=True)
-
     def with_others(self, *others: Self) -> Self:
         together = super().with_others(*others)
         together.contextual = (*self.contextual, *(one for other in others for one in other.contextual))
         return together
 
-    def predict(
-        self, texts: Iterable[str | Sequence[str]], *, glossary: GlossaryLike | None = None, keep_markup: bool = False
-    ) -> list[Output]:
-        """The output for each source, a text or the texts of its columns, as `with_glossary` and `with_markup`."""
-        if glossary is not None:
-            return self.with_glossary(glossary).predict(texts, keep_markup=keep_markup)
-        if keep_markup:
-            return self.with_markup().predict(texts)
+    def predict(self, texts: Iterable[str | Sequence[str]], **options: Any) -> list[Output]:
+        """Return the output for each source: a text, or the texts of its columns.
+
+        `options` are those that extensions add to `ensue predict`.
+        """
+        if options:
+            changed: Self = with_options(self, "predict", options)
+            return changed.predict(texts)
         check_texts(texts, "texts, or of the columns of each")
         pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
         return Answers(output for _, output in self.answers(pairs))
@@ -146,39 +126,10 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return surprisal_json(*found)
 
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
-        """The tokens of each source and its output, with what each token of the output looks at most."""
-        if self.keeps_markup:
-            answers = [(_plain(pair, cut(pair.sources[0])), output) for pair, output in answers]
-        return self._aligned(answers)
-
-    def _aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
+        """Return the tokens of each source and its output, with the source token of each output token's attention."""
+        for adapter in reversed(self.adapters):
+            answers = [(adapter.adapted(pair), output) for pair, output in answers]
         return align(self.model, self.coder, answers, self.sources([pair for pair, _ in answers]))
-
-    def written(self, items: Sequence[Pair]) -> list[Output]:
-        if not self.keeps_markup:
-            return super().written(items)
-        marked = [cut(pair.sources[0]) for pair in items]
-        pairs = list(map(_plain, items, marked))
-        found = super().written(pairs)
-        answers = [(number, each) for number, one in enumerate(found) for each in (one, *one.others)]
-        alignments = self._aligned([(pairs[number], each) for number, each in answers])
-        whole = (
-            replace(each, text=self._marked(marked[number], each, alignment))
-            for (number, each), alignment in zip(answers, alignments, strict=True)
-        )
-        return [replace(next(whole), others=tuple(islice(whole, len(one.others)))) for one in found]
-
-    def _marked(self, source: Marked, output: Output, alignment: TokenAlignment | None) -> str:
-        """The text of an output with the markup of its source, by the alignment of their tokens."""
-        units = units_of(output.text)
-        if alignment is None:
-            message = "the model has no attention; markup goes where it is in the source, by the number of words"
-            say_once(f"markup {self.run}", f"{self.run}: {message}")
-            return source.with_output(output.text, by_position(len(units), len(source.units)))
-        ends = text_ends(output.ids, lambda ids: self.coder.decode(ids, (source.plain,)))
-        tokens = list(zip([0, *ends], ends, strict=False))
-        of_tokens = self.coder.source_spans(source.plain)
-        return source.with_output(output.text, linked(units, tokens, alignment.places, source.units, of_tokens))
 
     def sources(self, pairs: Sequence[Pair]) -> Sources:
         ids = [self._source_ids(pair) for pair in pairs]
@@ -259,17 +210,14 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self.items_scored(references(source, source.layout))
 
     def describe(self) -> ModelDescription:
-        if self.glossary or self.keeps_markup:
-            raise EnsueError(f"{self.run}: the program of an export has no glossary and no markup; `ensue predict` has")
+        if self.adapters:
+            names = " and ".join(f"no {adapter.name}" for adapter in self.adapters)
+            raise EnsueError(f"{self.run}: the program of an export has {names}; `ensue predict` has")
         return describe(self, self.coder, self.contextual[0])
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.source.vocabulary_size:,} → {self.coder.target.vocabulary_size:,} symbols"
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
-
-
-def _plain(pair: Pair, marked: Marked) -> Pair:
-    return pair._replace(sources=(marked.plain,))
 
 
 def references(pairs: Iterable[Pair], layout: PairLayout) -> list[Pair]:

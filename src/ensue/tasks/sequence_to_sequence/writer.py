@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from collections import Counter
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import fields, replace
-from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, Unpack
 
 import numpy as np
 
@@ -21,7 +18,6 @@ from ensue.decode.candidates import Candidate
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import SearchOptions
 from ensue.errors import EnsueError
-from ensue.extensions.localization.glossary import Demands, Glossary
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
@@ -49,6 +45,25 @@ class WithTargets(Protocol):
 ItemT = TypeVar("ItemT", bound=WithTargets)
 
 
+class WriterAdapter(ABC):
+    """A change of the sources that a `Writer` reads, of its search, or of its outputs."""
+
+    name: ClassVar[str]
+    """The name in messages."""
+
+    def adapted(self, item: Any) -> Any:
+        """Return the source that the model reads in place of `item`."""
+        return item
+
+    @abstractmethod
+    def written(self, writer: Any, items: Sequence[Any]) -> list[Output]:
+        """Return the outputs for some sources; `writer` is the writer without this adapter."""
+
+    def warning(self) -> str:
+        """Return a line about the outputs so far; "" if there is nothing to warn of."""
+        return ""
+
+
 class Writer(Predictor, Generic[ItemT]):
     """A text model with its tokenizer. Several runs with the same tokens can answer together."""
 
@@ -56,6 +71,8 @@ class Writer(Predictor, Generic[ItemT]):
     """The name of a source."""
 
     recipe: Any
+    adapters: tuple[WriterAdapter, ...] = ()
+    """The adapters, the outermost last."""
 
     def begin_writing(self, target: TokenizerWithSpecials, ratio: float) -> None:
         """Sets up writing, after `Pipeline.__init__`; `ratio` target tokens for each of the source are enough."""
@@ -63,8 +80,6 @@ class Writer(Predictor, Generic[ItemT]):
         self.recipes: tuple[Any, ...] = (self.recipe,)
         self.target, self.ratio = target, ratio
         self.search = search_of(self.recipe.search, target)
-        self.glossary: Glossary | None = None
-        self.unmet = Counter[str]()
 
     @property
     @abstractmethod
@@ -85,7 +100,7 @@ class Writer(Predictor, Generic[ItemT]):
         """The sources and the ids of a target of each, with the end. Raises DataError for what is too long."""
 
     def texts_of(self, item: ItemT) -> Sequence[str]:
-        """The texts of a source, in which a glossary's sources are looked for."""
+        """Return the texts of a source; none if the source is no text."""
         return ()
 
     def decoded(self, ids: Sequence[int], item: ItemT) -> str:
@@ -99,21 +114,13 @@ class Writer(Predictor, Generic[ItemT]):
             raise EnsueError(f'a search has no "{name}"; expected one of {", ".join(names)}')
         return changed(self, search=replace(self.search, **changes))
 
-    def with_glossary(self, glossary: GlossaryLike) -> Self:
-        """This model with a glossary: texts that stand in an output, or do not, where the source has some text.
-
-        A glossary is pairs of source and target, or a file with a line for each, with a tab between them. A target with
-        `!` before it does not stand there. Without a source a pair is for every source. Raises DataError for a pair
-        that is none, and for a target that the model cannot write.
-        """
-        return changed(self, glossary=Glossary.of(glossary, self.target), unmet=Counter())
+    def with_adapter(self, adapter: WriterAdapter, *, is_innermost: bool = False) -> Self:
+        """Return a copy with an adapter around the others, or within them, in place of one of the same class."""
+        others = [each for each in self.adapters if type(each) is not type(adapter)]
+        return changed(self, adapters=(adapter, *others) if is_innermost else (*others, adapter))
 
     def lacking(self, *, least: int = 0) -> str:
-        num = self.unmet["outputs"]
-        if not num:
-            return ""
-        of = f"{num:,} of {self.unmet['all']:,} outputs {'is' if num == 1 else 'are'}"
-        return f"{of} not as the glossary demands (`lacks` of --json); a wider beam may help (--beams)"
+        return "; ".join(filter(None, (adapter.warning() for adapter in self.adapters)))
 
     def with_others(self, *others: Self) -> Self:
         """An ensemble with this model's search, within the limits of all. Raises EnsueError for other tokens."""
@@ -136,42 +143,11 @@ class Writer(Predictor, Generic[ItemT]):
                 yield from zip(chunk, self.written(chunk), strict=True)
 
     def written(self, items: Sequence[ItemT]) -> list[Output]:
-        """The outputs for some sources."""
-        sources = self.sources(items)
-        if self.glossary is None:
-            return list(map(self._output, items, self.hypotheses(sources)))
-        most = min(self.search.max_tokens, self.most_written or self.search.max_tokens)
-        demands = [
-            self.glossary.demands(self.texts_of(item), self.search, limit=limit, most=most)
-            for item, limit in zip(items, self.limits(sources), strict=True)
-        ]
-        return list(map(self._demanded, items, demands, self._as_demanded(items, demands)))
-
-    def _as_demanded(self, items: Sequence[ItemT], demands: Sequence[Demands]) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, searched again as long as that helps to meet the demands."""
-        found: list[list[Hypothesis]] = [[] for _ in items]
-        decodes = [partial(self.decoded, item=item) for item in items]
-        rows, search = list(range(len(items))), self.search
-        for _ in range(MOST_SEARCHES):
-            kinds = {row: (demands[row].width(search.width, WIDEST), bool(demands[row].required)) for row in rows}
-            for width, is_demanding in sorted(set(kinds.values())):
-                own = [row for row in rows if kinds[row] == (width, is_demanding)]
-                searched = outputs(
-                    self.models, self.sources([items[row] for row in own]),
-                    replace(search, width=width, n_best=width if is_demanding else search.n_best), target=self.target,
-                    limits=[demands[row].limit for row in own], demands=[demands[row] for row in own],
-                )  # fmt: skip
-                for row, hypotheses in zip(own, searched, strict=True):
-                    found[row] = demands[row].ranked(hypotheses, decodes[row]) if is_demanding else hypotheses
-            rows = [row for row in rows if demands[row].learn(found[row], decodes[row], n_best=search.n_best)]
-        return [each[: search.n_best] for each in found]
-
-    def _demanded(self, item: ItemT, demands: Demands, found: list[Hypothesis]) -> Output:
-        output = self._output(item, found)
-        every = [replace(one, lacks=demands.unmet(one.text)) for one in (output, *output.others)]
-        first, *others = sorted(every, key=lambda one: bool(one.lacks))
-        self.unmet.update(all=1, outputs=int(bool(first.lacks)))
-        return replace(first, others=tuple(others))
+        """Return the outputs for some sources."""
+        if self.adapters:
+            *inner, outermost = self.adapters
+            return outermost.written(changed(self, adapters=tuple(inner)), items)
+        return list(map(self.output, items, self.hypotheses(self.sources(items))))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
         """The best hypotheses of each source. All that the search considered is added to `record`, for one source."""
@@ -182,10 +158,11 @@ class Writer(Predictor, Generic[ItemT]):
         """The most tokens of the output for each source."""
         return most_tokens(sources, self.ratio, self.search, self.most_written)
 
-    def _output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
+    def output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
+        """Return the best hypothesis for a source as an output, with the others in it."""
         best, *others = (
-            Output(self.decoded(found.ids, item), found.score, found.log_probability, found.is_complete, ids=found.ids)
-            for found in hypotheses
+            Output(self.decoded(one.ids, item), one.score, one.log_probability, one.is_complete, ids=one.ids)
+            for one in hypotheses
         )
         return replace(best, others=tuple(others))
 
@@ -244,11 +221,6 @@ class Writer(Predictor, Generic[ItemT]):
             cut = "; BLEU of the file's own tokens"
         return f"{how}{cut}"
 
-
-GlossaryLike = str | Path | Sequence[tuple[str, str]]
-"""A glossary as a user gives it."""
-MOST_SEARCHES, WIDEST = 8, 80
-"""The most searches again for a source, and the widest beam of them, where demands of a glossary are not met."""
 
 Aligner = Callable[[Sequence[tuple[Pair, Output]]], list[TokenAlignment | None]]
 """The alignment of each source with its output."""

@@ -8,8 +8,7 @@ the others; blanks between words are read too.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.arguments import check_path, check_whole
-from ensue.errors import DataError, EnsueError
-from ensue.extensions.bidirectional.word_uses import LabeledUse, WordUse, read_senses, read_use_pairs
-from ensue.metrics.words import SenseScores, WordInContextScores, best_cosine, sense_scores
+from ensue.arguments import check_whole
 from ensue.models.language_model import padded
 from ensue.models.layer_outputs import layer_outputs, output_sizes, widened
 from ensue.models.modules import device_of, evaluating
@@ -28,60 +24,7 @@ from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.texts.framing import Framing, batches_by_length
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
-from ensue.tasks.vectors.text_vectors import Vectors, pooling_of, unit_vectors
-
-MOST_LAYERS = 4
-SENTENCES = 512
-"""Sentences whose vectors of all layers are held at once."""
-
-
-class Senses:
-    """The senses of a word, each as the mean of the unit vectors of its examples.
-
-    A use has the sense with the highest cosine (Loureiro et al. 2021). Its vector is the sum of the last four layers,
-    or of all but the embeddings if there are fewer.
-    """
-
-    def __init__(self, model: ContextualPipeline, examples: Sequence[LabeledUse]) -> None:
-        if not examples:
-            raise EnsueError("senses are learned from labeled examples; found none")
-        self.model = model
-        self.names = sorted({example.sense for example in examples})
-        vectors = use_vectors(model, [example.use for example in examples])
-        gold = np.array([self.names.index(example.sense) for example in examples])
-        self._centers = unit_vectors(np.stack([vectors[gold == sense].mean(0) for sense in range(len(self.names))]))
-
-    def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
-        """The cosine of each use with each sense, (N, senses)."""
-        vectors = use_vectors(self.model, uses) if uses else np.zeros((0, self._centers.shape[1]))
-        found: NDArray[np.float64] = vectors @ self._centers.T
-        return found
-
-    def nearest(self, uses: Sequence[WordUse]) -> list[str]:
-        """The sense of each use."""
-        return [self.names[sense] for sense in self.cosines(uses).argmax(1)]
-
-
-def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
-    """The unit vector of each use (N, d); zeros for an unseen word. Raises EnsueError where there is no word."""
-    if wrong := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
-        raise EnsueError(f"no word {wrong.place} in a sentence of {len(wrong.words)} words; the first one is 0")
-    parts = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
-    found = [vector for part in parts for vector in _sums(model, part)]
-    return unit_vectors(np.stack(found)) if found else np.zeros((0, 1))
-
-
-def _sums(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
-    for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
-        last = max(1, min(MOST_LAYERS, len(layers) - 1))
-        yield layers[-last:, use.place].astype(np.float64).sum(0)
-
-
-def _compared(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    pairs = read_use_pairs(location)
-    first = use_vectors(model, [pair.first for pair in pairs])
-    second = use_vectors(model, [pair.second for pair in pairs])
-    return (first * second).sum(1), np.array([pair.is_same for pair in pairs])
+from ensue.tasks.vectors.text_vectors import Vectors, pooling_of
 
 
 class ContextualPipeline(Pipeline):
@@ -119,32 +62,6 @@ class ContextualPipeline(Pipeline):
     @abstractmethod
     def portable_reading(self, pooling: str) -> PortableReading:
         """How the layers of `layers_of_words` are read elsewhere."""
-
-    def senses(self, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
-        """The senses of a word from examples: a sentence's words, the word's place (from 0), its sense."""
-        return Senses(self, [LabeledUse(WordUse(tuple(words), place), sense) for words, place, sense in examples])
-
-    def sense_scores(self, location: str | Path) -> SenseScores:
-        """How often the nearest sense is the right one (CoarseWSD-20; `data.word_uses`)."""
-        check_path("the senses", location)
-        found = {}
-        for word in read_senses(location):
-            if not word.train or not word.test:
-                raise DataError(f'"{word.word}" has no use to {"test" if word.train else "learn from"}', location)
-            nearest = Senses(self, word.train).nearest([example.use for example in word.test])
-            found[word.word] = [(example.sense, sense) for example, sense in zip(word.test, nearest, strict=True)]
-        return sense_scores(found)
-
-    def word_in_context(self, location: str | Path, *, threshold_from: str | Path) -> WordInContextScores:
-        """How often the cosine of two uses of a word tells whether they mean the same (WiC, MCL-WiC; `data.word_uses`).
-
-        The threshold is the best one for the pairs of `threshold_from`, which should be others.
-        """
-        check_path("the pairs", location)
-        check_path("the pairs", threshold_from)
-        threshold = best_cosine(*_compared(self, threshold_from))
-        cosines, is_same = _compared(self, location)
-        return WordInContextScores(float(((cosines > threshold) == is_same).mean()), threshold, len(cosines))
 
 
 def checked_layer(layer: int, num_layers: int) -> int:

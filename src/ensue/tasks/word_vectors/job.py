@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
 from ensue.data.judgments import Analogies, Questions, read_questions
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
-from ensue.extensions.bidirectional.senses import SenseCoder, sense_coder
+from ensue.extension import find_entry
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.job import Job
@@ -26,7 +25,6 @@ from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
 from ensue.tasks.word_vectors.task import CountedTask, SampledTask
-from ensue.text.published import NumberedTokenizer
 
 PIECE = 1 << 20
 
@@ -46,7 +44,8 @@ class WordVectorsJob(Job[Any]):
         self.vectors = recipe.vectors
         self.source = source = training_source(data)
         self.origins = origins_for(recipe.origins, run)
-        coder: Any = self._sense_coder(recipe, source) if self.origins else None
+        self.recipe = recipe
+        coder = self._sense_coder(source) if self.origins else None
         if run is not None:
             tokenizer: Any = run.parts.tokenizer
         elif coder is not None:
@@ -54,7 +53,7 @@ class WordVectorsJob(Job[Any]):
         else:
             tokenizer = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
         self.unit = "pairs" if recipe.vectors.kind == "glove" else "words"  # type: ignore[misc]  # of GloVe alone
-        self.recipe, self.parts, self.fingerprint = recipe, WordVectorParts(tokenizer), source.fingerprint()
+        self.parts, self.fingerprint = WordVectorParts(tokenizer), source.fingerprint()
         self.tokens = tokenize(source, coder or tokenizer)
         self.counts = self._counted()
         valid, self._test = self._questions(data.valid), self._questions(data.test)
@@ -63,19 +62,13 @@ class WordVectorsJob(Job[Any]):
             "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
         )
 
-    def _sense_coder(self, recipe: WordVectorsRecipe, source: TextSource) -> SenseCoder:
+    def _sense_coder(self, source: TextSource) -> Any:
         """The coder that reads the text as senses of words, by the vectors of the run from which this one begins."""
+        coder_of: Any = find_entry("coder", "senses", Callable)  # type: ignore[arg-type]  # isinstance takes it
+        if coder_of is None:
+            raise RecipeError("senses.from needs an extension that finds senses of words; none is installed")
         (origin,) = self.origins
-        if origin.run.recipe.task != recipe.task:
-            raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")
-        if isinstance(origin.run.parts.tokenizer, NumberedTokenizer):
-            raise RecipeError(f"senses.from: {origin.path} has vectors of pieces; expected those of words")
-        vectors = origin.run.model(torch.device("cpu")).of_words().numpy()
-        return sense_coder(
-            source, origin.run.parts.tokenizer, vectors, recipe.senses,
-            subsample=getattr(recipe.vectors, "subsample", 0.0), across_lines=recipe.data.across_lines,
-            seed=recipe.train.seed,
-        )  # fmt: skip
+        return coder_of(source, origin, self.recipe)
 
     def _questions(self, location: str) -> list[Questions]:
         """The questions of a location; none for "". Raises DataError if no word has a vector."""

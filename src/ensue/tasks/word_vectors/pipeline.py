@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count as numbers
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -87,9 +85,9 @@ class WordVectorsPipeline(TextVectors):
     def vector(self, word: str) -> NDArray[np.float32]:
         """The vector (d,) of a word. Raises EnsueError, with the nearest word, if it has none."""
         check_type("the word", word, str, "a string")
-        found = self.table.find(self._lowered(word))
+        found = self.table.find(self.lowered(word))
         if found is None:
-            raise EnsueError(f'no vector for the word "{word}"{nearest(self._lowered(word), self.words)}')
+            raise EnsueError(f'no vector for the word "{word}"{nearest(self.lowered(word), self.words)}')
         return found
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean") -> NDArray[np.float32]:
@@ -104,22 +102,8 @@ class WordVectorsPipeline(TextVectors):
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
         """A vector for each word of sentences that are lists of words, (T, d) for each; zeros where there is none."""
         zero = self._zeros()
-        found = ([self.table.find(self._lowered(word)) for word in words] for words in sentences)
+        found = ([self.table.find(self.lowered(word)) for word in words] for words in sentences)
         return [np.stack([zero, *(zero if v is None else v for v in row)])[1:] for row in found]
-
-    def sense_of(self, words: Sequence[str], place: int, *, window: int = 5) -> str:
-        """The sense of `words[place]`, such as `bank_2`: the one whose vector has the highest cosine with the mean of
-        the `window` words on each side. It is the word itself if that has one vector, or if nothing around it is known.
-        """
-        check_whole("place", place, 0, len(words) - 1)
-        word = self._lowered(words[place])
-        senses = [word, *takewhile(self.table.places.__contains__, (f"{word}_{n}" for n in numbers(2)))]
-        around = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
-        units = [unit_vectors(vector) for vector in self.embed_words([around])[0] if np.any(vector)]
-        if len(senses) == 1 or not units:
-            return word
-        mean = np.mean(units, axis=0)
-        return max(senses, key=lambda sense: float(unit_vectors(self.vector(sense)) @ mean))
 
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
         """The `count` words whose vectors have the highest cosine with that of a word, or with the mean of a text's."""
@@ -146,7 +130,7 @@ class WordVectorsPipeline(TextVectors):
         """The words d for which a is to b as c is to d, by the cosine with b - a + c of unit vectors (3CosAdd)."""
         check_whole("count", count, 1, MOST)
         unit_a, unit_b, unit_c = (unit_vectors(self.vector(word)) for word in (a, b, c))
-        return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self._lowered(w) for w in (a, b, c)])
+        return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self.lowered(w) for w in (a, b, c)])
 
     def evaluate(self, location: Location, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
         """The scores on pairs with a judged similarity, or on analogies: a file, a folder or a glob."""
@@ -174,11 +158,12 @@ class WordVectorsPipeline(TextVectors):
         """The words of a text, as in training."""
         if isinstance(self.tokenizer, NumberedTokenizer):
             return self.tokenizer.words(text)
-        if self._lowered(text) in self.table.places:  # a sense such as bank_2 would be cut
+        if self.lowered(text) in self.table.places:  # a sense such as bank_2 would be cut
             return [text]
         return [word for word in self.tokenizer.words(text) if word != "\n"]
 
-    def _lowered(self, word: str) -> str:
+    def lowered(self, word: str) -> str:
+        """Return the word as the table has it."""
         return word.lower() if self.tokenizer.lowercase else word
 
     def _pooled(self, text: str, pool: Callable[[Vectors], Vectors]) -> Vectors:

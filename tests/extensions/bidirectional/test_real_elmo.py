@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue.extensions.bidirectional.elmo import from_elmo
 from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
-from ensue.extensions.importing.elmo import from_elmo
 
 pytestmark = pytest.mark.slow
 h5py = pytest.importorskip("h5py")

@@ -19,12 +19,11 @@ from torch import Tensor
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
-from ensue.extensions.importing.imported import Imported
-from ensue.extensions.importing.weight_files import read_json_file
 from ensue.recipe import validate_recipe
 from ensue.text.character_ngrams import NUM_CHARACTERS
 from ensue.text.tokenizer import UNKNOWN
 from ensue.text.words import LINE_END, WordTokenizer
+from ensue.training.imported import Imported, read_json_file
 
 SUFFIXES = (".hdf5", ".h5")
 SIGN = b"\x89HDF\r\n\x1a\n"
@@ -48,8 +47,13 @@ def options_of(weights: Path) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def import_elmo(path: Path, weights: Path) -> Imported:
-    """A published ELMo. Raises DataError without its options, and for a file that is cut off or of another kind."""
+def import_elmo(path: Path) -> Imported | None:
+    """Return a published ELMo; None for files of another kind.
+
+    Raises DataError without its options, and for a file that is cut off.
+    """
+    if (weights := weights_of(path)) is None:
+        return None
     options = options_of(weights)
     if options is None:
         raise DataError("no options.json beside it, which says how the arrays belong together", weights)

@@ -14,6 +14,7 @@ from torch import Tensor
 from ensue.errors import DataError, RunError
 from ensue.hub import run_name
 from ensue.outputs import check_outputs
+from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.hub import refuse_hub
@@ -23,6 +24,9 @@ from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, writ
 from ensue.tasks.contract.model import ModelParts
 from ensue.training.runtime import Runtime
 from ensue.version import VERSION
+
+MAX_JSON = 1 << 26
+"""The most bytes of a JSON file of a published model; a large tokenizer has some ten million."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,26 @@ class Imported:
     tensors: dict[str, Tensor]
     notes: list[str] = field(default_factory=list)
     """Notes for the user."""
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file without weights. Raises DataError if it is missing, unreadable or too large."""
+    try:
+        return read_bounded(path, MAX_JSON)
+    except FileNotFoundError:
+        raise DataError("no such file", path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from None
+    except ParseError as error:
+        raise DataError(str(error), path) from None
+
+
+def read_json_file(path: Path) -> Any:
+    """Return the value of a JSON file. Raises DataError like `read_file`, and if it is no JSON."""
+    try:
+        return parse_json(read_file(path))
+    except ParseError as error:
+        raise DataError(str(error), path) from None
 
 
 def recipe_of(document: dict[str, Any], source: Path) -> Recipe:

@@ -1,0 +1,98 @@
+"""A translator with a glossary, and for texts with markup."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import ensue
+from ensue.data.examples import Pair, PairLayout
+from ensue.errors import EnsueError
+from ensue.notices import Notice
+from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from training.tiny import run_tiny
+from training.tiny_pairs import DECODERS, LEARNED, LSTM, pair_recipe, pairs, sources_of, translated
+from training.tiny_texts import without_pictures
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translators")
+    (folder / "train.tsv").write_text(pairs(200))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(pair_recipe(folder / "train.tsv", train=LEARNED), folder / "learned")
+    return folder
+
+
+@pytest.fixture
+def pipeline(runs: Path) -> SequencePipeline:
+    loaded = ensue.load(runs / "learned", device="cpu")
+    assert isinstance(loaded, SequencePipeline)
+    return loaded
+
+
+@pytest.mark.slow
+def test_a_glossary_holds_in_every_output(pipeline: SequencePipeline, tmp_path: Path) -> None:
+    """Alone, with several outputs, in an ensemble, and beside texts that it is not for."""
+    sources = [*sources_of(pairs(12, seed=2)), "the bird sees the door"]
+    terms = [("cat", "Amsel"), ("door", "!Tür"), ("", "!eine")]
+    for model in (pipeline, pipeline.with_search(n_best=3), pipeline.with_others(pipeline)):
+        for source, output in zip(sources, model.predict(sources, glossary=terms), strict=True):
+            for each in (output, *output.others):
+                words = each.text.split()
+                assert not each.lacks
+                assert ("Amsel" in words) >= ("cat" in source)
+                assert ("Tür" not in words) >= ("door" in source)
+                assert "eine" not in words
+    path = tmp_path / "terms.tsv"
+    path.write_text("zebra\tTür\n", encoding="utf-8")
+    assert [each.text for each in pipeline.predict(sources, glossary=path)] == [
+        each.text for each in pipeline.predict(sources)
+    ]
+
+
+def test_a_term_that_the_search_does_not_reach_is_said(pipeline: SequencePipeline) -> None:
+    demanding = pipeline.with_search(width=1, max_tokens=3).with_glossary([("the", "Tür Tür Tür"), ("", "!rote")])
+    with pytest.raises(EnsueError, match=r'pair 2.*"Tür Tür Tür" an output has 5 tokens at least, and may have 3'):
+        demanding.with_glossary([("the", "sieht sieht"), ("", "Tür Tür Tür")]).predict(["the cat"])
+    (output,) = demanding.with_glossary([("", "Tür"), ("", "rote"), ("", "hört")]).predict(["the cat sees a door"])
+    assert output.lacks == () or set(output.lacks) <= {"Tür", "rote", "hört"}
+    assert json.loads(json.dumps(output.as_json())).get("lacks", []) == list(output.lacks)
+
+
+def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Path) -> None:
+    source, plain = "the <b>big cat</b> sees {0} a <i>door</i>", "the big cat sees a door"
+    kept = pipeline.with_search(n_best=3).with_markup()
+    (output,), (bare,) = kept.predict([source]), pipeline.predict([plain])
+    assert re.sub(r"<.*?>|\{0\} ", "", output.text) == bare.text == translated(plain)
+    for each in (output, *output.others):
+        assert re.findall(r"</?\w>|\{0\}", each.text).count("{0}") == 1
+        assert re.sub(r"[^<>/ib]", "", re.sub(r"\w{2,}", "", each.text)) in ("<b></b><i></i>", "<i></i><b></b>")
+    assert pipeline.predict([source], keep_markup=True)[0].text == output.text
+    (found,) = kept.predict_json([source])
+    assert found["text"] == output.text
+    assert found["source"] == source
+    assert found["source_tokens"][:-1] == plain.split()
+    (output,) = pipeline.predict([source], glossary=[("cat", "Amsel")], keep_markup=True)
+    assert "Amsel" in output.text
+    with pytest.raises(EnsueError, match="the program of an export has no markup"):
+        kept.describe()
+    assert kept.predict(["<br/>", ""])[0].text == "<br/>"
+
+
+def test_markup_without_attention_goes_by_position(runs: Path) -> None:
+    attention, _ = DECODERS["plain"]
+    recipe = pair_recipe(runs / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention)
+    parts = EncoderDecoderParts(PairCoder.train([Pair(("a b c d",), ("a b c d",))], recipe.tokenizer, None))
+    layout = PairLayout("tsv")
+    model = SequencePipeline(parts.build(recipe), parts.coder, recipe=recipe, layout=layout, ratio=1.0, run="plain")
+    with pytest.warns(Notice, match="plain: the model has no attention; markup goes where it is in the source"):
+        (output,) = model.with_search(min_tokens=4).predict(["<b>a b</b> c d {x}"], keep_markup=True)
+    words = re.sub(r"</?b>", "", output.text).split()
+    assert words[-1] == "{x}"
+    assert output.text.split()[0].startswith("<b>")
+    assert " </b>" not in output.text
