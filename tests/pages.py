@@ -10,7 +10,9 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted(
-    path for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")] if "_build" not in path.parts
+    path
+    for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / ".github").glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    if "_build" not in path.parts
 )
 README = REPOSITORY / "README.md"
 BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
