@@ -27,7 +27,7 @@ REPORTS: dict[type[Summary], type[Report[Any]]] = {
 
 
 def show_data(path: str, *, format: str | None, against: str = "", encoding: str, **columns: str) -> None:
-    """Prints the summary. If the data have a mistake, it is raised after all that was read before it is shown."""
+    """Print the summary. If the data have a mistake, it is raised after all that was read before it is shown."""
     try:
         summary = summarize(path, format=format or "", against=against, encoding=encoding, **columns)
     except DataError as error:
@@ -38,7 +38,7 @@ def show_data(path: str, *, format: str | None, against: str = "", encoding: str
 
 
 def report(summary: Summary, **columns: str) -> str:
-    """The whole report. `columns` are the options of the command that name some."""
+    """Return the whole report. `columns` are the options of the command that name some."""
     return _report(summary, Columns(**columns)).text()
 
 
@@ -48,7 +48,7 @@ def _report(summary: Summary, columns: Columns) -> Report[Any]:
 
 
 def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
-    """The format that data are taken for, and the command that trains on them, with `more` arguments.
+    """Return the format that data are taken for, and the command that trains on them, with `more` arguments.
 
     Raises EnsueError for data that cannot be read, or that nothing can be learned from.
     """

@@ -42,7 +42,7 @@ class WordColumns:
         return len(self.words)
 
     def mid(self, column: int) -> float:
-        """The middle of a column, in pixels."""
+        """Return the middle of a column, in pixels."""
         return self.lefts[column] + (self.widths[column] - self.gap) / 2
 
 
@@ -53,7 +53,7 @@ def lines(
     series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str,
     ranges: Ranges = MappingProxyType({}),
 ) -> Markup:  # fmt: skip
-    """Numbers over the columns, a line for each name, with gaps at NaN; `ranges` lie between two lines."""
+    """Return numbers over the columns, a line for each name, with gaps at NaN; `ranges` lie between two lines."""
     height, count = max(100, 17 * len(series) + 8), len(columns)
     ticks = ticks_of(*extent([values[:count] for values in (*series.values(), *chain(*ranges.values()))]))
 
@@ -80,9 +80,9 @@ def lines(
 
 
 def extent(values: Sequence[NDArray[Any]]) -> tuple[float, float]:
-    """The least and the largest number that is finite; 0 and 1 if there is none."""
-    found = np.concatenate([part[np.isfinite(part)].astype(np.float64).ravel() for part in values])
-    return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+    """Return the least and the largest number that is finite; 0 and 1 if there is none."""
+    finite = np.concatenate([part[np.isfinite(part)].astype(np.float64).ravel() for part in values])
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def ticks_of(low: float, high: float) -> list[float]:
@@ -97,7 +97,7 @@ def ticks_of(low: float, high: float) -> list[float]:
 def matrix(
     weights: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str], *, name: str, key: str, side: int = 0
 ) -> Markup:
-    """Weights (rows, columns) from 0 to 1, the largest in full color; those below 0.02 are left out.
+    """Return weights (rows, columns) from 0 to 1, the largest in full color; those below 0.02 are left out.
 
     A cell has `side` pixels, or as many as there is room for. `key` and the number of a row mark it for the script.
     """

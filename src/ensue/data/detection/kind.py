@@ -116,7 +116,8 @@ def take(
     are_pairs: bool = False,
     encoding: str = "utf-8",
 ) -> Taken:
-    """The format of a file, a folder or a glob. `words` and `labels` are the columns or keys that the user names.
+    """Return the format of a file, a folder or a glob. `words` and `labels` are the columns or keys that the user
+    names.
 
     `are_pairs`: the person names columns of sources or of targets.
 
@@ -150,7 +151,7 @@ def take(
 
 
 def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
-    """The format by the user's choice, by the signs of an extension, or by the names of files and folders."""
+    """Return the format by the user's choice, by the signs of an extension, or by the names of files and folders."""
     for name in [format] if format in entries("data_kind") else [] if format else entries("data_kind"):
         if sign := "as --format says" if format else data_kind(name).sign(location, encoding):
             return Taken(name, name, sign, True)
@@ -166,9 +167,9 @@ def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
 
 
 def _named(path: Path) -> str:
-    """The format by the suffix; "" if it has none."""
-    found = sentence_format(Lines([], str(path)))
-    return found if found not in PLAIN else text_format(Lines([], str(path)), is_labeled=True)
+    """Return the format by the suffix; "" if it has none."""
+    by_name = sentence_format(Lines([], str(path)))
+    return by_name if by_name not in PLAIN else text_format(Lines([], str(path)), is_labeled=True)
 
 
 def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
@@ -181,19 +182,19 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
 
 
 def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
-    """The format of a file, by its name and its first lines."""
+    """Return the format of a file, by its name and its first lines."""
     name, named = str(path), _named(path)
-    found = sentence_format(Lines(head, name))
+    format = sentence_format(Lines(head, name))
     by_name = f"by its suffix {suffix(name)}"
     sign = by_name if named else _BY_LINES
     if not words and not labels and (pairs := pairs_seen(head, name)):
         return Taken("pairs", pairs, by_name if by_suffix(PAIRS, name) else _BY_LINES, True)
-    if found == "json":
-        return Taken(_kind_of(found, head, words, labels), found, sign, True)
+    if format == "json":
+        return Taken(_kind_of(format, head, words, labels), format, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
-    is_table = found == "columns" != named and _is_table(rows, head, suffix(name))
-    if found in ONLY_SENTENCES and not is_table:
-        return Taken("sentences", found, sign, True)
+    is_table = format == "columns" != named and _is_table(rows, head, suffix(name))
+    if format in ONLY_SENTENCES and not is_table:
+        return Taken("sentences", format, sign, True)
     documented = text_format(Lines(head, name), is_labeled=True)
     if documented and not (documented == "first-word" and signs.are_prose(rows)):
         return Taken("texts", documented, sign, True)
@@ -201,7 +202,7 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
 
 
 def _as_pairs(location: str | Path, format: str, encoding: str) -> Taken:
-    """The format of data that the user calls pairs."""
+    """Return the format of data that the user calls pairs."""
     files = LabeledFiles(location, encoding)
     files.check_text()
     path = files.paths[0]
@@ -235,7 +236,9 @@ def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
 
 
 def has_sentences(head: Sequence[str], words: str = "", labels: str = "") -> bool:
-    """Whether a JSON object on one of these lines has a list of tokens, or a text with spans, under the keys named."""
+    """Return whether a JSON object on one of these lines has a list of tokens, or a text with spans, under the keys
+    named.
+    """
     return any(_is_sentence(record, words, labels) for record in map(_record, head) if record is not None)
 
 

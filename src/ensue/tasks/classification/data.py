@@ -79,7 +79,7 @@ class Documents(Columns):
         return numbered([digest for texts in self.texts for digest in texts.digests()])
 
     def append(self, texts: ReadTexts, document: Document) -> None:
-        """Appends a document, of whose texts these words are read."""
+        """Append a document with the words that are read of its texts."""
         for column, words in zip(self.texts, texts.words, strict=True):
             column.append(words)
         self.labels.append(document.labels)
@@ -99,11 +99,11 @@ class ReadDocuments:
     multiple: bool
 
     def __call__(self, documents: Iterable[Document]) -> Documents:
-        """Raises DataError for one that the model does not read."""
-        found = Documents.none(self.reader.num_texts)
+        """Raise DataError for one that the model does not read."""
+        documents_read = Documents.none(self.reader.num_texts)
         for document in documents:
-            found.append(self.reader.read(document, multiple=self.multiple), document)
-        return found
+            documents_read.append(self.reader.read(document, multiple=self.multiple), document)
+        return documents_read
 
 
 class DocumentData(WordsData[Documents]):
@@ -142,22 +142,25 @@ class DocumentData(WordsData[Documents]):
         return tuple(map(tuple, read))
 
     def soft_targets(self, labels: Classes) -> NDArray[np.float32] | None:
-        """The probability of each label of the training texts (N, K); None without a teacher. A text of which it says
-        nothing has its own label. Raises DataError if it speaks of none, and for texts with several labels.
+        """Return the probability of each label of the training texts (N, K); None without a teacher. A text that the
+        teacher does not label has the label of its file.
+
+        Raises:
+            DataError: The teacher labels none of these texts, or texts have several labels.
         """
         train = self.split.train
         if self.answers is None:
             return None
         if labels.multiple:
             raise DataError("a teacher is for one label a text; some training texts have several", self.answers.path)
-        own = labels.matrix(train.labels).astype(np.float32)
-        return self.answers.put(zip(*train.texts, strict=True), own, range(len(own)), labels.ids)
+        targets = labels.matrix(train.labels).astype(np.float32)
+        return self.answers.put(zip(*train.texts, strict=True), targets, range(len(targets)), labels.ids)
 
     def _split(self, source: DocumentSource) -> Split[Documents]:
-        """All documents, read from files."""
-        whole = self._read(source, multiple=True)
-        self.multiple = bool((whole.labels.lengths != 1).any())
-        return Split.of(whole, self.recipe.data, self.read, examples="texts", classes=whole.labels.rarest())
+        """Return all documents, read from files."""
+        documents = self._read(source, multiple=True)
+        self.multiple = bool((documents.labels.lengths != 1).any())
+        return Split.of(documents, self.recipe.data, self.read, examples="texts", classes=documents.labels.rarest())
 
     def read(self, location: str) -> Documents:
         """Validation or test data, in the format of the training data."""
@@ -170,15 +173,15 @@ class DocumentData(WordsData[Documents]):
         return document_source(data, location, like=self.layout).labels_in_names() if is_read else []
 
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
-        found = Documents.none(self.num_texts)
+        documents = Documents.none(self.num_texts)
         for part in in_order(ReadDocuments(self.reader, multiple), batched(source, DOCUMENTS)):
-            found.add(part)
-        if not len(found):
+            documents.add(part)
+        if not len(documents):
             raise DataError("no text in it", source.location)
-        return found
+        return documents
 
     def parts(self, labels: Classes) -> ClassifierParts:
-        """The parts of a new model. Raises DataError if there is no word."""
+        """Return the parts of a new model. Raises DataError if there is no word."""
         train = self.split.train
         if train.num_empty == len(train):
             raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
@@ -189,7 +192,7 @@ class DocumentData(WordsData[Documents]):
         )
 
     def encoded(self, documents: Documents, parts: ClassifierParts) -> ClassifiedTexts:
-        """The texts as the model reads them."""
+        """Return the texts as the model reads them."""
         texts = [EncodedTexts(parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts]
         subwords = None if self.subwords is None else SubwordTexts(self.subwords, documents.texts)
         return ClassifiedTexts(tuple(texts), documents.labels, subwords)
@@ -197,9 +200,9 @@ class DocumentData(WordsData[Documents]):
     def amount(self, parts: ClassifierParts) -> str:
         train, valid = self.split.train, self.split.valid
         words = sum(len(texts.words) for texts in train.texts)
-        kept = f"{len(valid):,} for validation" if valid else "none for validation"
+        held_out = f"{len(valid):,} for validation" if valid else "none for validation"
         kind = "labels, several of them a text" if parts.labels.multiple else "labels"
-        return f"{len(train):,} texts of {words:,} words, {kept}; {len(parts.labels)} {kind} ({self.layout})"
+        return f"{len(train):,} texts of {words:,} words, {held_out}; {len(parts.labels)} {kind} ({self.layout})"
 
     @property
     def notes(self) -> list[str]:
@@ -207,7 +210,7 @@ class DocumentData(WordsData[Documents]):
         return [f"{empty:,} texts are empty"] if empty else []
 
     def protocol(self) -> str:
-        """How long texts are read, in one line."""
+        """Return how long texts are read, in one line."""
         train = self.split.train
         cut = train.num_cut
         return describe_reading(self.recipe.data, f"{cut:,} of {len(train):,} texts are longer:" if cut else "")

@@ -57,14 +57,14 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
         )
 
     def _classes(self, data: Any) -> Classes:
-        """The labels of the training data, and of a teacher. Raises DataError if there are no two."""
+        """Return the labels of the training data, and of a teacher. Raises DataError if there are no two."""
         train = data.split.train
         names = {*train.label_counts, *(() if data.answers is None else data.answers.names)}
         if len(names) < 2:
             only = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
             raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)
-        found = Classes(sorted(names), multiple=data.multiple)
-        return found if data.kept is None else data.kept.labels(found)
+        classes = Classes(sorted(names), multiple=data.multiple)
+        return classes if data.kept is None else data.kept.labels(classes)
 
     @property
     def notes(self) -> list[str]:
@@ -95,7 +95,7 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
             model.start_from_shares(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """Sets temperature and threshold by the validation data, and scores these data with them."""
+        """Set temperature and threshold by the validation data, and score these data with them."""
         valid, labels = self.task.valid, self.parts.labels
         if valid is None:
             return

@@ -51,10 +51,10 @@ class Labeled(Protocol):
         """The number of positions, such as words, of each example."""
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Positions, ...]:
-        """The batch of these rows, cut."""
+        """Return the batch of these rows, cut."""
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
-        """The probability of each label (N, K), in order."""
+        """Return the probability of each label (N, K), in order."""
 
 
 class ClassifiedTexts(NamedTuple):
@@ -70,14 +70,14 @@ class ClassifiedTexts(NamedTuple):
         return words_of([texts.words for texts in self.texts])
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words, ...]:
-        """The batch of the texts in these rows, cut."""
+        """Return the batch of the texts in these rows, cut."""
         first, *others = (texts.batch(rows, device, cut) for texts in self.texts)
         if self.subwords is not None:
             first = first._replace(subwords=self.subwords.batch(rows, device, cut))
         return first, *others
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
-        """The probability of each label (N, K), in the order of the texts. Each word form is encoded once."""
+        """Return the probability of each label (N, K), in the order of the texts. Each word form is encoded once."""
         forms = [model.features.table(part.forms, device_of(model)) for part in self.texts]
         words, contextual = [part.words for part in self.texts], [part.contextual for part in self.texts]
         return classify_words(model, forms, words, contextual, self.subwords)
@@ -98,9 +98,9 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:
         self.train, self.valid, self.labels = train, valid, labels
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
-        own: NDArray[Any] = (labels.matrix if labels.multiple else labels.places)(train.labels)
-        self.shares = shares = labels.shares(own)
-        self.targets: NDArray[Any] = own if soft is None else soft
+        label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.places)(train.labels)
+        self.shares = shares = labels.shares(label_targets)
+        self.targets: NDArray[Any] = label_targets if soft is None else soft
         # of several labels a text, having one counts as much in all as not having it
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
@@ -115,7 +115,9 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         return model.loss(batch.texts, batch.targets, weights), None
 
     def validate(self, model: Classifier) -> ClassificationScores | None:
-        """The scores on the validation texts; for several labels with the threshold that is best for these texts."""
+        """Return the scores on the validation texts; for several labels with the threshold that is best for these
+        texts.
+        """
         if self.valid is None:
             return None
         probabilities = classify(model, self.valid)
@@ -125,13 +127,13 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
 
 
 def classify(model: Classifier, data: Labeled) -> NDArray[np.float32]:
-    """The probability of each label (N, K), in order."""
+    """Return the probability of each label (N, K), in order."""
     with evaluating(model):
         return data.probabilities(model)
 
 
 def words_of(parts: Sequence[Ragged]) -> NDArray[np.integer]:
-    """The number of words of each text in all its parts."""
+    """Return the number of words of each text in all its parts."""
     first, *others = (part.lengths for part in parts)
     return sum(others, first)
 
@@ -140,14 +142,14 @@ def words_of(parts: Sequence[Ragged]) -> NDArray[np.integer]:
 def probabilities_of(
     model: Classifier, lengths: NDArray[np.integer], logits: Callable[[NDArray[np.int64]], Tensor]
 ) -> NDArray[np.float32]:
-    """The probability of each label (N, K) from the logits of some rows, those of similar length together."""
+    """Return the probability of each label (N, K) from the logits of some rows, those of similar length together."""
     batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
 
     def probabilities(rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return model.probabilities(logits(rows)).cpu().numpy()
 
-    found: NDArray[np.float32] = np.concatenate(list(spread(probabilities, batches)))
-    return found[np.argsort(np.concatenate(batches))]
+    in_batches: NDArray[np.float32] = np.concatenate(list(spread(probabilities, batches)))
+    return in_batches[np.argsort(np.concatenate(batches))]
 
 
 def classify_words(
@@ -157,7 +159,7 @@ def classify_words(
     contextual: Sequence[Sequence[LayersOfTexts]],
     subwords: SubwordTexts | None = None,
 ) -> NDArray[np.float32]:
-    """The probability of each label (N, K), for texts as rows of numbers of known word forms."""
+    """Return the probability of each label (N, K), for texts as rows of numbers of known word forms."""
     device = device_of(model)
     by_part = [subwords, *[None] * (len(words) - 1)]
 
@@ -179,7 +181,7 @@ def classify_words(
 def weigh_ngrams(
     bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_], *, least: int
 ) -> None:
-    """Sets the weights of the n-grams of at least so many training texts, as `ngram_weights` of the recipe says."""
+    """Set the weights of the n-grams of at least so many training texts, as `ngram_weights` of the recipe says."""
     match weights:
         case "ratio":
             bag.weigh_by_ratio(count_ngrams(bag, texts, labels), least=least)
@@ -192,9 +194,9 @@ def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_
     """For each row and label, the number of texts that have both, (G, K)."""
     counts, width = torch.zeros(bag.num_rows, labels.shape[1], dtype=torch.int32), labels.shape[1]
     for rows in by_length(texts.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
-        found = bag.ngrams(*(torch.from_numpy(part.keys(rows)) for part in texts.texts))
+        rows_of_ngrams = bag.ngrams(*(torch.from_numpy(part.keys(rows)) for part in texts.texts))
         for label in np.flatnonzero(labels[rows].any(0)):
-            places = width * found[torch.from_numpy(labels[rows, label])].flatten() + label
+            places = width * rows_of_ngrams[torch.from_numpy(labels[rows, label])].flatten() + label
             counts.view(-1).index_add_(0, places, torch.ones(len(places), dtype=torch.int32))
     return counts.float()
 
@@ -202,7 +204,7 @@ def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_
 def score_classifier(
     probabilities: NDArray[np.float32], gold: Sequence[tuple[str, ...]], labels: Classes
 ) -> ClassificationScores:
-    """The scores of the labels from the model's probabilities (N, K). Raises EnsueError if there is no text."""
+    """Return the scores of the labels from the model's probabilities (N, K). Raises EnsueError if there is no text."""
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
     pairs = zip(gold, probabilities, strict=True)
@@ -212,7 +214,7 @@ def score_classifier(
 def with_best_threshold(
     labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32], temperature: float = 1.0
 ) -> Classes:
-    """The labels with this temperature, and for several labels a text with the threshold of the best micro F1."""
+    """Return the labels with this temperature; for several labels per text with the threshold of the best micro F1."""
     threshold = best_threshold(labels.matrix(gold), probabilities) if labels.multiple else labels.threshold
     return Classes(labels.names, multiple=labels.multiple, threshold=threshold, temperature=temperature)
 
@@ -226,5 +228,5 @@ class Judged(NamedTuple):
 
 
 def tally_of(labels: Classes) -> ClassificationTally:
-    """The tally of answers with these labels (`Judged`)."""
+    """Return the tally of answers with these labels (`Judged`)."""
     return ClassificationTally(labels.names, multiple=labels.multiple)

@@ -73,7 +73,7 @@ class Sentences(Columns):
         goes_on: bool = False,
         group: str = "",
     ) -> None:
-        """Appends a sentence, which has these labels in each column, and these spans that break words."""
+        """Append a sentence, which has these labels in each column, and these spans that break words."""
         self.texts.append(sentence.words)
         for name, values in labels.items():
             self.columns[f"label {name}"].append(values)
@@ -91,8 +91,8 @@ class Sentences(Columns):
     @property
     def labels(self) -> WordLabels:
         """The labels of each sentence."""
-        found = self._named("label ")
-        return WordLabels(list(found.values()), several="" not in found)
+        columns = self._named("label ")
+        return WordLabels(list(columns.values()), several="" not in columns)
 
     @property
     def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
@@ -122,7 +122,7 @@ class Sentences(Columns):
         return np.diff(np.flatnonzero(self.columns["goes_on"].read(slice(None)) == 0), append=len(self))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The sentences in these rows. A sentence goes on with a passage if the one before is there, too."""
+        """Return the sentences in these rows. A sentence goes on with a passage if the one before is there, too."""
         part = super().select(rows)
         goes_on = part.columns["goes_on"].array & (np.diff(rows, prepend=-1) == 1)
         part.columns["goes_on"] = Numbers("b")
@@ -161,24 +161,26 @@ class ReadSentences:
     schemes: Sequence[str] = ()
 
     def __call__(self, passages: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
-        """Raises DataError for a sentence without such a column."""
-        found = Sentences.none(self.labels, self.values)
+        """Raise DataError for a sentence without such a column."""
+        columns = Sentences.none(self.labels, self.values)
         detectors = {name: SchemeDetector() for name in self.schemes}
         for passage in passages:
             for place, sentence in enumerate(passage):
                 labels = {name: self.format.labels(sentence, name or self.column) for name in self.labels}
                 group = self.format.group(sentence, self.group) if self.group else ""
                 cut = {name: self.format.misaligned(sentence, name or self.column) for name in self.labels}
-                found.append(sentence, labels, misaligned=cut, goes_on=place > 0, group=group)
+                columns.append(sentence, labels, misaligned=cut, goes_on=place > 0, group=group)
                 for name, detector in detectors.items():
-                    said = labels[name]
-                    for tags in [layer.tags for layer in layers(said).values()] if self.format.nested else [said]:
+                    values = labels[name]
+                    for tags in [layer.tags for layer in layers(values).values()] if self.format.nested else [values]:
                         detector.feed(tags, sentence.line)
-        return found, detectors
+        return columns, detectors
 
 
 def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
-    """Lists of sentences that are read together, in training and in use. Raises DataError for one that is too long."""
+    """Return lists of sentences that are read together, in training and in use. Raises DataError for one that is too
+    long.
+    """
 
     def checked(sentence: Sentence) -> Sentence:
         recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
@@ -188,7 +190,7 @@ def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iter
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
-    """The sentences of a file, read with the settings of the recipe; `like` is the format of the training data.
+    """Return the sentences of a file, read with the settings of the recipe; `like` is the format of the training data.
 
     A file that looks like running text is read in the format of the training data. A file of a single sentence in
     columns looks like that.
@@ -216,22 +218,22 @@ def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> li
 def trained_labels(
     counts: Mapping[str, int], detector: SchemeDetector, unit: str, place: str, path: str
 ) -> tuple[list[str], Scheme | None]:
-    """The names of these labels, and their scheme. Raises DataError, which says `place`, if there are no two."""
+    """Return the names of these labels, and their scheme. Raises DataError, which says `place`, if there are no two."""
     if len(counts) < 2:
         only = next(iter(counts), "")
-        found = f'all {counts[only]:,} {unit} have the label "{only}"' if counts else "no label"
-        raise DataError(f"nothing to learn: {found}{place}", path)
+        problem = f'all {counts[only]:,} {unit} have the label "{only}"' if counts else "no label"
+        raise DataError(f"nothing to learn: {problem}{place}", path)
     return sorted(counts), detector.result(path)
 
 
 def labels_in(wanted: str, names: Sequence[str], scheme: Scheme | None) -> Labels:
-    """These labels, whose spans are learned in the scheme `wanted`."""
+    """Return these labels, whose spans are learned in the scheme `wanted`."""
     tag_scheme: Any = None if scheme is None else scheme if wanted == "file" else wanted
     return Labels(names, scheme=scheme, tag_scheme=tag_scheme)
 
 
 def with_tags(labels: Labels, tags: Iterable[str]) -> Labels:
-    """The labels, with those that their file would have for other tags: plain labels, or spans of other classes."""
+    """Return the labels and those that a file would have for other tags: plain labels, or spans of new classes."""
     known = {position(name).label for name in labels.names}
     new = {tag for tag in tags if labels.scheme is None or position(tag).label not in known}
     named = new if labels.scheme is None else {name for tag in new for name in convert([tag], labels.scheme)}
@@ -240,25 +242,25 @@ def with_tags(labels: Labels, tags: Iterable[str]) -> Labels:
 
 
 def best_tags(rows: Sequence[Shares]) -> list[str]:
-    """The most probable tag of each word."""
+    """Return the most probable tag of each word."""
     return [max(shares, key=shares.__getitem__) for shares in rows]
 
 
-def check_tags(told: Told, labels: Labels) -> None:
-    """Raises DataError unless the answers are about these tags, in their scheme."""
-    wrong = sorted(told.names - labels.tags.ids.keys())
+def check_tags(answers: Told, labels: Labels) -> None:
+    """Raise DataError unless the answers are about these tags, in their scheme."""
+    wrong = sorted(answers.names - labels.tags.ids.keys())
     detector = SchemeDetector(tolerated=1.0)
-    for rows in told.means.values():
+    for rows in answers.means.values():
         detector.feed(best_tags(rows))
-    found = detector.result(told.path) if labels.tag_scheme and not wrong else None
-    if wrong or (found and labels.tag_scheme and SCHEMES[found].different != SCHEMES[labels.tag_scheme].different):
-        what = f"speaks of the tags {listed(wrong)}" if wrong else f"speaks of tags in the scheme {found}"
+    scheme = detector.result(answers.path) if labels.tag_scheme and not wrong else None
+    if wrong or (scheme and labels.tag_scheme and SCHEMES[scheme].different != SCHEMES[labels.tag_scheme].different):
+        what = f"speaks of the tags {listed(wrong)}" if wrong else f"speaks of tags in the scheme {scheme}"
         wanted = f"the student learns {labels.tag_scheme or listed(labels.names)}"
-        raise DataError(f"{what}; {wanted}{' (head.scheme)' if labels.tag_scheme else ''}", told.path)
+        raise DataError(f"{what}; {wanted}{' (head.scheme)' if labels.tag_scheme else ''}", answers.path)
 
 
 def is_free(span: Span, others: Sequence[Span]) -> bool:
-    """Whether a span has no word of others."""
+    """Return whether a span has no word of others."""
     return all(span.end <= other.start or other.end <= span.start for other in others)
 
 
@@ -296,22 +298,22 @@ class SentenceData(WordsData[Sentences]):
         self.answers = Told(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
-        """All sentences, read from files, and the labels that are learned."""
+        """Return all sentences, read from files, and the labels that are learned."""
         learned_as_labels = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
         data = self.recipe.data
-        whole, detectors = self._read(source, group=data.group, schemes=learned_as_labels)
-        split = Split.of(whole, data, self.read, examples="sentences", drawn=False)
+        sentences, detectors = self._read(source, group=data.group, schemes=learned_as_labels)
+        split = Split.of(sentences, data, self.read, examples="sentences", drawn=False)
         if self.recipe.tuning.rehearse:
             split.notes.insert(0, self._rehearse(split, detectors))
         split.facts["learned"] = {name: self._learned(name, split.train, detectors) for name in self.columns or [""]}
         if data.nested:
             split.notes += self._without_deeper(split)
-        if any(part.num_misaligned for part in (whole, split.valid, split.test) if part is not None):
+        if any(part.num_misaligned for part in (sentences, split.valid, split.test) if part is not None):
             split.notes += filter(None, map(self._borders, dict.fromkeys((data.train, data.valid, data.test))))
         return split
 
     def _borders(self, location: str) -> str:
-        """A remark on the spans of some data that begin or end inside of words; "" if they are few."""
+        """Return a remark on the spans of some data that begin or end inside of words; "" if they are few."""
         if not location:
             return ""
         source = sentence_source(self.recipe, location, like=self.format)
@@ -322,15 +324,15 @@ class SentenceData(WordsData[Sentences]):
         return f"{note}; such spans are learned as the words that they touch, and count as misses" if note else ""
 
     def _without_deeper(self, split: Split[Sentences]) -> list[str]:
-        """Takes the layers that are too deep out of what is learned, and counts their spans."""
+        """Take the layers that are too deep out of what is learned, and count their spans."""
         most, parts = self.recipe.data.nested, split.facts["learned"][""]
         deeper = {key for _, key, *_ in parts if len(key) - len(key.rstrip(DEEPER)) >= most}
-        kept = [part for part in parts if part[1] not in deeper]
-        split.facts["learned"][""] = kept
+        learned = [part for part in parts if part[1] not in deeper]
+        split.facts["learned"][""] = learned
         of_sentences = map(layers, split.train.labels) if deeper else ()
-        found = sum(len(of[key].spans()) for of in of_sentences for key in deeper & of.keys())
+        num_spans = sum(len(of[key].spans()) for of in of_sentences for key in deeper & of.keys())
         what = f"of the training data are not learned: data.nested={most} layers of a class"
-        return [f"{found:,} spans {what}"] if found else []
+        return [f"{num_spans:,} spans {what}"] if num_spans else []
 
     def read(self, location: str) -> Sentences:
         """Validation or test data, in the format of the training data."""
@@ -339,22 +341,22 @@ class SentenceData(WordsData[Sentences]):
     def _read(
         self, source: SentenceSource, *, group: str = "", schemes: Sequence[str] = ()
     ) -> tuple[Sentences, dict[str, SchemeDetector]]:
-        """All sentences with words; a sentence without words has nothing to learn or score."""
+        """Return all sentences with words; a sentence without words has nothing to learn or score."""
         labels, values = self.columns or [""], self.recipe.features.columns
         column = self.recipe.data.label_column or None
         reader = ReadSentences(source.format, labels, column, values, group, schemes)
-        found, detectors = Sentences.none(labels, values), {name: SchemeDetector() for name in schemes}
+        sentences, detectors = Sentences.none(labels, values), {name: SchemeDetector() for name in schemes}
         passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
         for part, detected in in_order(reader, batched(passages, SENTENCES)):
-            found.add(part)
+            sentences.add(part)
             for name, detector in detectors.items():
                 detector.add(detected[name])
-        if not len(found):
+        if not len(sentences):
             raise DataError("no sentence in it", source.location)
-        return found, detectors
+        return sentences, detectors
 
     def _rehearse(self, split: Split[Sentences], detectors: Mapping[str, SchemeDetector]) -> str:
-        """Adds the origin's spans to training and validation data; returns their counts. RecipeError without spans."""
+        """Add the origin's spans to training and validation data; return their counts. RecipeError without spans."""
         assert self.kept is not None
         origin = self.kept.origin
         scheme = None if self.columns else detectors[""].result(self.recipe.data.train)
@@ -366,16 +368,18 @@ class SentenceData(WordsData[Sentences]):
         for part in filter(None, (split.train, split.valid)):
             together = Texts()
             for labels, answer in zip(part.labels, tagger.predict(list(part.texts)), strict=True):
-                own = spans(labels)
-                added = [span for span in spans(answer.labels) if span.label not in classes and is_free(span, own)]
-                together.append(encode([*own, *added], len(labels), scheme) if added else labels)
+                labeled = spans(labels)
+                added = [span for span in spans(answer.labels) if span.label not in classes and is_free(span, labeled)]
+                together.append(encode([*labeled, *added], len(labels), scheme) if added else labels)
                 counts.update(span.label for span in added)
             part.columns["label "] = together
-        found = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"
-        return f"spans of {origin.path}, put into the training and validation data: {found}"
+        added_spans = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"
+        return f"spans of {origin.path}, put into the training and validation data: {added_spans}"
 
     def _learned(self, name: str, train: Sentences, detectors: Mapping[str, SchemeDetector]) -> list[list[Any]]:
-        """A column's learned parts: kind, key, names of labels, scheme. Raises DataError for less than two labels."""
+        """Return a column's learned parts: kind, key, names of labels, scheme. Raises DataError for less than two
+        labels.
+        """
         path = self.recipe.data.train
         if self.recipe.data.nested:
             classes = learned_values("class", zip(train.texts, train.labels, strict=True))
@@ -385,22 +389,22 @@ class SentenceData(WordsData[Sentences]):
             return [[kind, key, sorted({*counts, OUTSIDE}), scheme] for (kind, key), counts in classes.items()]
         if not self.columns:
             return [["label", "", *trained_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
-        found: list[list[Any]] = []
+        learned: list[list[Any]] = []
         values = train.columns[f"label {name}"]
         for (kind, key), counts in learned_values(
             KIND_OF.get(name, "label"), zip(train.texts, values, strict=True)
         ).items():
             if kind == "label":
                 place = f' (column "{name}")'
-                found.append([kind, key, *trained_labels(counts, detectors[name], self.unit, place, path)])
+                learned.append([kind, key, *trained_labels(counts, detectors[name], self.unit, place, path)])
             else:
-                found.append([kind, key, sorted(counts), None])
-        if not found:
+                learned.append([kind, key, sorted(counts), None])
+        if not learned:
             raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
-        return found
+        return learned
 
     def labels(self) -> TaggerLabels:
-        """The labels of the training data."""
+        """Return the labels of the training data."""
         wanted = self.recipe.head.scheme
         columns = {
             name: [Learned(kind, key, labels_in(wanted, names, scheme)) for kind, key, names, scheme in parts]
@@ -410,52 +414,54 @@ class SentenceData(WordsData[Sentences]):
             return LabelColumns(columns)
         if self.recipe.data.nested:
             return NestedLabels(columns[""])
-        found = columns[""][0].labels
+        learned = columns[""][0].labels
         if self.answers is not None:
-            found = with_tags(found, self.answers.names)
-        return found if self.kept is None else self.kept.labels(found)
+            learned = with_tags(learned, self.answers.names)
+        return learned if self.kept is None else self.kept.labels(learned)
 
     def soft_targets(self, labels: Labels) -> NDArray[np.float32] | None:
-        """The probability of each tag of the training words (N, K), one sentence after another; None without a teacher.
-        A sentence of which it says nothing has its own labels. Raises DataError if it speaks of none, and of other
-        tags.
+        """Return the probability of each tag of the training words (N, K), one sentence after another; None without a
+        teacher. A sentence that the teacher does not label has the labels of its file.
+
+        Raises:
+            DataError: The teacher labels none of these sentences, or has other tags.
         """
         if self.answers is None:
             return None
         check_tags(self.answers, labels)
         train = self.split.train
         ids = np.array([tag for of in train.labels for tag in labels.encode(of)], np.int64)
-        own = (ids[:, None] == np.arange(len(labels))).astype(np.float32)
-        return self.answers.put(train.texts, own, train.texts.starts[:-1], labels.tags.ids)
+        targets = (ids[:, None] == np.arange(len(labels))).astype(np.float32)
+        return self.answers.put(train.texts, targets, train.texts.starts[:-1], labels.tags.ids)
 
     def parts(self, labels: TaggerLabels) -> TaggerParts:
-        """The parts of a new model."""
+        """Return the parts of a new model."""
         train = self.split.train
         columns = {name: column.words.values for name, column in train.values.items()}
         lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)
         return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
     def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
-        """The sentences as the model reads them."""
+        """Return the sentences as the model reads them."""
         values = {name: column.words for name, column in sentences.values.items()}
         encoded = EncodedTexts(parts.lexicon, sentences.texts, values)
-        found = Passages(encoded.words, sentences.sizes)
+        passages = Passages(encoded.words, sentences.sizes)
         subwords = None
         if self.tuned is not None:
-            subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)
-        texts = encoded.joined(found.firsts).with_contextual(self.contextual)
-        return LabeledTexts(texts, found, sentences.labels, sentences.texts, subwords, sentences.misaligned)
+            subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(passages.firsts)
+        texts = encoded.joined(passages.firsts).with_contextual(self.contextual)
+        return LabeledTexts(texts, passages, sentences.labels, sentences.texts, subwords, sentences.misaligned)
 
     def amount(self, parts: TaggerParts) -> str:
         train, valid, labels = self.split.train, self.split.valid, parts.labels
-        kept = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
-        found = f'{len(labels.names)} labels in column "{self.label_column}"'
+        held_out = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
+        what = f'{len(labels.names)} labels in column "{self.label_column}"'
         if isinstance(labels, NestedLabels):
-            found = f'{len(labels.learned)} heads for {len(labels):,} tags in column "{self.label_column}"'
+            what = f'{len(labels.learned)} heads for {len(labels):,} tags in column "{self.label_column}"'
         if isinstance(labels, LabelColumns):
-            found = f"columns {', '.join(labels.names)} with {len(labels.learned)} heads for {len(labels):,} tags"
+            what = f"columns {', '.join(labels.names)} with {len(labels.learned)} heads for {len(labels):,} tags"
         scheme = f" ({labels.scheme})" if labels.scheme else ""
-        return f"{len(train.texts.words):,} words in {len(train):,} sentences, {kept}; {found}{scheme}"
+        return f"{len(train.texts.words):,} words in {len(train):,} sentences, {held_out}; {what}{scheme}"
 
     def config(self, parts: TaggerParts) -> dict[str, Any]:
         return {

@@ -52,18 +52,18 @@ class Passages:
         return len(self.firsts) == len(self.sentences) + 1
 
     def numbers(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sentences of some passages, in their order."""
+        """Return the sentences of some passages, in their order."""
         sizes = self._sizes(passages)
-        found: NDArray[np.int64] = np.repeat(self.firsts[passages] - np.cumsum(sizes) + sizes, sizes)
-        return found + np.arange(len(found))
+        starts: NDArray[np.int64] = np.repeat(self.firsts[passages] - np.cumsum(sizes) + sizes, sizes)
+        return starts + np.arange(len(starts))
 
     def _sizes(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many sentences these passages have."""
+        """Return how many sentences these passages have."""
         sizes: NDArray[np.int64] = self.firsts[passages + 1] - self.firsts[passages]
         return sizes
 
     def places(self, passages: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
-        """The sentences of some passages, which are the rows of a batch as wide as the longest of `among`."""
+        """Return the sentences of some passages, which are the rows of a batch as wide as the longest of `among`."""
         among = passages if among is None else among
         numbers, rows = self.numbers(passages), np.repeat(np.arange(len(passages)), self._sizes(passages))
         lengths, starts = self.sentences.lengths[numbers], self.sentences.starts[numbers]
@@ -86,12 +86,12 @@ class LabeledTexts(NamedTuple):
     """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
-        """The batch of these passages, cut."""
+        """Return the batch of these passages, cut."""
         words = self.texts.batch(passages, device, cut)
         return words if self.subwords is None else words._replace(subwords=self.subwords.batch(passages, device, cut))
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """The tags (T,) of each sentence, in order. Each word form is encoded once."""
+        """Return the tags (T,) of each sentence, in order. Each word form is encoded once."""
         forms = model.features.table(self.texts.forms, device_of(model))
         return tag_texts(model, forms, self.passages, self.texts.columns, self.texts.contextual, self.subwords)[0]
 
@@ -106,7 +106,7 @@ def tag_texts(
     *,
     with_posteriors: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-    """The tags (T,) of each text in order, and if asked for the probabilities of all paths.
+    """Return the tags (T,) of each text in order, and if asked for the probabilities of all paths.
 
     `forms` are the word forms that the words number; `contextual` are the passages' words in the layers of other
     models.
@@ -116,8 +116,8 @@ def tag_texts(
     def emissions(rows: NDArray[np.int64]) -> Emissions:
         index, real = words.padded(rows), words.mask(rows)
         mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
-        given = on_device(stacked(list(columns), rows, index.shape), device)
-        x = model.features.in_place(forms.vectors, numbers, given, [part.batch(rows, device) for part in contextual])
+        values = on_device(stacked(list(columns), rows, index.shape), device)
+        x = model.features.in_place(forms.vectors, numbers, values, [part.batch(rows, device) for part in contextual])
         read = None if subwords is None else subwords.batch(rows, device)
         return Emissions(model.emissions(x, forms.keys[numbers], mask, read), mask)
 
@@ -139,7 +139,7 @@ def tag_rows(
     *,
     with_posteriors: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-    """The tags (T,) of each sentence in order, and if asked all paths' probabilities, from passages' emissions."""
+    """Return the tags (T,) of each sentence in order, and if asked for the probabilities of all paths."""
     device = device_of(model)
     num_sentences, words = len(passages.sentences), passages.words
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
@@ -147,7 +147,7 @@ def tag_rows(
     posteriors = [none] * num_sentences if with_posteriors else []
 
     def tagged(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Posterior]]:
-        """The numbers of the sentences, their tags (S, T), and the probabilities of paths."""
+        """Return the numbers of the sentences, their tags (S, T), and the probabilities of paths."""
         emissions, mask = emissions_of(rows)
         sentences = rows
         if not passages.are_sentences:
@@ -155,18 +155,18 @@ def tag_rows(
             sentences, within = places.numbers, placed(places, device)
             emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
         lengths = passages.sentences.lengths[sentences].tolist()
-        found = model.head.posteriors(emissions, lengths) if with_posteriors else []
-        return sentences, model.head.best(emissions, mask).cpu().numpy(), found
+        paths_of_batch = model.head.posteriors(emissions, lengths) if with_posteriors else []
+        return sentences, model.head.best(emissions, mask).cpu().numpy(), paths_of_batch
 
     batches = by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
-    for sentences, tags, found in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
+    for sentences, tags, paths_of_batch in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
         for place, sentence in enumerate(sentences):
             paths[sentence] = tags[place, : passages.sentences.lengths[sentence]]
             if with_posteriors:
-                posteriors[sentence] = found[place]
+                posteriors[sentence] = paths_of_batch[place]
     return paths, posteriors
 
 
 def placed(places: Places, device: torch.device) -> SentencePlaces:
-    """The places as tensors on a device."""
+    """Return the places as tensors on a device."""
     return SentencePlaces(*(on_device(part, device) for part in (places.places, places.real, places.rows)))

@@ -53,7 +53,7 @@ class LabelingJob(LabelsJob[Tagger, Any]):
                 head.count_bigrams(np.insert(path, starts[1:-1], head.num_tags) for path, starts in paths(number))
 
     def finish(self, run: RunDirectory, model: Tagger) -> None:
-        """Scores the validation data with the best weights, for the picture of confusions."""
+        """Score the validation data with the best weights, for the picture of confusions."""
         self.final = self.task.validate(model)
 
     def label_counts(self, part: Any) -> Counter[str]:

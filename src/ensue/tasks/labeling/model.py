@@ -38,14 +38,14 @@ class TaggerParts(WordParts):
         columns = shared["lexicon"].columns
         assert isinstance(recipe, LabelingRecipe)
         if set(columns) != set(recipe.features.columns):
-            found = ", ".join(columns) or "none"
-            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
+            names = ", ".join(columns) or "none"
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(names)}")
         labels: TaggerLabels
         if recipe.data.label_columns:
             labels = run.read_json("labels.json", LabelColumns.from_json)
             if set(labels.names) != set(recipe.data.label_columns):
-                found = ", ".join(labels.names)
-                raise DamagedError(f"{run.path / 'labels.json'}: not the model's: it has the columns {shown(found)}")
+                names = ", ".join(labels.names)
+                raise DamagedError(f"{run.path / 'labels.json'}: not the model's: it has the columns {shown(names)}")
         elif recipe.data.nested:
             labels = run.read_json("labels.json", NestedLabels.from_json)
         else:

@@ -46,29 +46,30 @@ class Judged(NamedTuple):
     """
 
     right: Sequence[Any]
-    said: list[Any]
+    predicted: list[Any]
     misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({})
     place: str = ""
 
     @classmethod
     def of(
-        cls, labels: TaggerLabels, right: Sequence[Any], said: list[Any],
+        cls, labels: TaggerLabels, right: Sequence[Any], predicted: list[Any],
         misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
     ) -> Self:  # fmt: skip
-        """The labels of a file in any scheme, and the labels that the model predicts."""
-        return cls(labels.in_scheme(right), said, misaligned, place)
+        """Return the labels of a file in any scheme, and the labels that the model predicts."""
+        return cls(labels.in_scheme(right), predicted, misaligned, place)
 
 
 def tally_of(labels: TaggerLabels) -> ColumnsTally | LabelingTally:
-    """The tally of answers with these labels (`Judged`)."""
+    """Return the tally of answers with these labels (`Judged`)."""
     if isinstance(labels, LabelColumns):
         return ColumnsTally(labels)
     return LabelingTally(spans=labels.has_spans, read=labels.spans, known=labels.names)
 
 
 def with_mistakes(answers: Iterable[tuple[Sentence, Judged]], path: Path) -> Iterator[Judged]:
-    """The right and the said labels of sentences as they come, while the wrong ones are written to `path`, with tabs
-    between the columns. `place` is the file and the line where the sentence begins.
+    """Yield the labels of sentences as they come, and write the wrong ones to `path`, with tabs between the columns.
+
+    `place` is the file and the line where the sentence begins.
 
     Raises DataError if the file cannot be written.
     """
@@ -81,13 +82,13 @@ def with_mistakes(answers: Iterable[tuple[Sentence, Judged]], path: Path) -> Ite
 
 def _rows(sentence: Sentence, judged: Judged) -> Iterator[str]:
     words = sentence.words
-    for place, (gold, found) in enumerate(zip(judged.right, judged.said, strict=True)):
-        if gold != found:
+    for place, (gold, predicted) in enumerate(zip(judged.right, judged.predicted, strict=True)):
+        if gold != predicted:
             before, after = words[max(0, place - CONTEXT) : place], words[place + 1 : place + 1 + CONTEXT]
             cells = (
                 judged.place,
                 words[place],
-                *(label if isinstance(label, str) else " ".join(label) for label in (gold, found)),
+                *(label if isinstance(label, str) else " ".join(label) for label in (gold, predicted)),
                 *map(" ".join, (before, after)),
             )
             yield "\t".join(" ".join(cell.split()) for cell in cells) + "\n"
@@ -124,10 +125,10 @@ class Labeled(Protocol):
         """The words of each sentence; empty for inputs that are no words."""
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Positions:
-        """The batch of these passages, cut."""
+        """Return the batch of these passages, cut."""
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """The tags (T,) of each sentence, in order."""
+        """Return the tags (T,) of each sentence, in order."""
 
 
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
@@ -156,10 +157,10 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return int(self.passages.words.lengths[rows].sum())
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> TaggedBatch:
-        own, sentences = cut.of(rows), None
+        local_rows, sentences = cut.of(rows), None
         if not self.passages.are_sentences:
-            sentences = placed(self.passages.places(own, among=rows), device)
-        numbers, among = self.passages.numbers(own), self.passages.numbers(rows)
+            sentences = placed(self.passages.places(local_rows, among=rows), device)
+        numbers, among = self.passages.numbers(local_rows), self.passages.numbers(rows)
         if self.soft is None:
             targets: NDArray[Any] = self.tags.padded(numbers, fill=PADDING, among=among)
         else:
@@ -175,14 +176,14 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
 
 
 def tags_of(data: Labeled, labels: TaggerLabels, key: str) -> Ragged:
-    """The ids of the tags of all sentences. They are mapped from the cache, if the data are there under `key`."""
+    """Return the ids of the tags of all sentences, memory-mapped from the cache if the data are there under `key`."""
 
     def encoded() -> Kept:
-        found = Numbers("i")
+        ids = Numbers("i")
         for some in batched(zip(data.labels, data.words, strict=True), SENTENCES):
             tags = [tag for names, words in some for tag in labels.encode(names, words)]
-            found.add(np.array(tags, np.int32).ravel())
-        return Kept({"train": Columns({"tags": found})}, {})
+            ids.add(np.array(tags, np.int32).ravel())
+        return Kept({"train": Columns({"tags": ids})}, {})
 
     columns = (in_cache(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
     assert columns is not None
@@ -192,13 +193,13 @@ def tags_of(data: Labeled, labels: TaggerLabels, key: str) -> Ragged:
 
 
 def evaluate_tagger(model: Tagger, data: Labeled, labels: TaggerLabels) -> LabelingScores:
-    """The scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
+    """Return the scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     with evaluating(model):
         paths = data.paths(model)
-    said = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
+    predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({}, len(paths))
     return tally_of(labels).scores_of(
-        starmap(partial(Judged.of, labels), zip(data.labels, said, misaligned, strict=True))
+        starmap(partial(Judged.of, labels), zip(data.labels, predicted, misaligned, strict=True))
     )

@@ -39,13 +39,13 @@ class SourceRows(Protocol):
         """The number of positions of each source."""
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Some sources side by side (B, S) or (B, S, d), as wide as the longest of `among`, padded with zeros."""
+        """Return sources side by side (B, S) or (B, S, d), padded with zeros to the longest of `among`."""
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """Which positions of `padded` are real, (B, S); None if all of `among` are."""
+        """Return which positions of `padded` are real, (B, S); None if all of `among` are."""
 
     def __len__(self) -> int:
-        """The number of sources."""
+        """Return the number of sources."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Sources:
         coder: PairCoder,
         contextual: Sequence[ContextualFeatures],
     ) -> Sources:
-        """The sources with these `ids`, whose texts are `columns`, for models that have these features."""
+        """Return the sources with these `ids`, whose texts are `columns`, for models that have these features."""
         words = [coder.words(texts) for texts in columns] if any(one.origins for one in contextual) else []
         return cls(Ragged.of(ids), tuple(one.computed(words) for one in contextual))
 
@@ -77,7 +77,7 @@ class Sources:
 
 
 def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items in order, CHUNK together, so that a file of any length is read in constant memory."""
+    """Return the items in order, CHUNK together, so that a file of any length is read in constant memory."""
     return chunks(items, most_items=CHUNK)
 
 
@@ -88,13 +88,13 @@ LEAVE = "cut it, or leave it out; in training data.target_tokens leaves out long
 
 
 def longest_read(recipe: SequenceToSequenceRecipe) -> tuple[int, int]:
-    """The most tokens of a source and of a target."""
+    """Return the most tokens of a source and of a target."""
     otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
     return most_read(recipe.encoder or recipe.decoder, otherwise), most_read(recipe.decoder, otherwise)
 
 
 def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, target: int = 0) -> None:
-    """Raises DataError, with file and line, if the model does not read so many tokens of the source or the target."""
+    """Raise DataError, with file and line, if the model does not read so many tokens of the source or the target."""
     sides = (
         ("a source of tokens", source, recipe.encoder or recipe.decoder, "encoder", CUT),
         ("a target of tokens", target, recipe.decoder, "decoder", LEAVE),
@@ -104,7 +104,7 @@ def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, tar
 
 
 def most_written(*decoders: EncoderSpecification) -> int | None:
-    """The most tokens that all decoders can write before an end, which is read after them; None: any number."""
+    """Return the most tokens that all decoders can write before an end, which is read after them; None: any number."""
     learned = [d for d in decoders if isinstance(d, TransformerEncoder) and d.positions == "learned"]
     return max(1, min(decoder.context for decoder in learned) - 1) if learned else None
 
@@ -149,15 +149,15 @@ class EncodedPairs(NamedTuple):
     @property
     def lengths(self) -> NDArray[np.int64]:
         """The number of positions of both sides of each pair."""
-        found: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
-        return found
+        lengths: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
+        return lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
-        """The batch of the pairs in these rows, cut."""
-        sides, own = (self.sources, self.targets), cut.of(rows)
-        masks = (side.mask(own, among=rows) for side in sides)
+        """Return the batch of the pairs in these rows, cut."""
+        sides, local_rows = (self.sources, self.targets), cut.of(rows)
+        masks = (side.mask(local_rows, among=rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
-        sources, targets = (on_device(side.padded(own, among=rows), device) for side in sides)
+        sources, targets = (on_device(side.padded(local_rows, among=rows), device) for side in sides)
         layers = tuple(part.batch(rows, device, cut) for part in self.contextual)
         return PairBatch(sources, source_mask, targets, target_mask, layers)
 
@@ -206,12 +206,14 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
 
 
 def usual_ratio(train: EncodedPairs) -> float:
-    """The number of target tokens per source position that hardly a training pair exceeds."""
+    """Return the number of target tokens per source position that hardly a training pair exceeds."""
     return float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
 
 
 def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """The surprisal in nats of the targets' tokens (B, T), 0 at padding, with the numbers of the pairs; by length."""
+    """Yield the surprisal in nats of the targets' tokens (B, T), 0 at padding, with the numbers of the pairs; by
+    length.
+    """
     for rows in _by_length(pairs):
         yield rows, _nats(model, pairs, rows, begin_id)
 
@@ -221,7 +223,7 @@ def _by_length(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
 
 
 def _nats(model: TextModel, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int) -> Tensor:
-    """The surprisal of the targets' tokens (B, T) of these pairs."""
+    """Return the surprisal of the targets' tokens (B, T) of these pairs."""
     batch = pairs.batch(rows, device_of(model))
     with torch.inference_mode(), evaluating(model):
         begun = model.begin(batch.sources, batch.source_mask, batch.contextual)
