@@ -18,7 +18,17 @@ from ensue.text.schemes import Span, encode
 
 TEXT = "The sea was calm. Nobody spoke, and the sea was calm again; so it began.\n"
 PAIR = '{"sentence_good": "The sea was calm.", "sentence_bad": "The sea were calm."}\n'
-LINES = {"book": 60, "shakespeare": 60, "chapter": 80, "diary": 10, "notes": 10, "letters": 10, "letters/first": 60}
+LINES = {
+    "book": 60,
+    "shakespeare": 60,
+    "chapter": 80,
+    "diary": 10,
+    "notes": 10,
+    "letters": 10,
+    "new": 10,
+    "old": 10,
+    "letters/first": 60,
+}
 
 PEOPLE, PLACES = ("Anna/NNP Novak/NNP", "Boris/NNP", "Carla/NNP Quist/NNP"), ("Lima/NNP", "Oslo/NNP Bay/NNP")
 NUMBER = dict.fromkeys(("NNP", "NN", "VBZ"), "Number=Sing")

@@ -404,7 +404,7 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
     assert "have one teacher, and the words of one text" in refused(*other, "--train", "pool.txt")
     assert "have one teacher, and the words of one text" in refused(*other[:2], "out", *other[2:])
     assert "are for students that have labels" in refused(*other, "--gold", "0.1")
-    assert "vectors.d_words is 300" in refused(*other, "--set", "vectors.d_words=300")
+    assert "vectors.d_words is 300" in refused(*other[:-1], "vectors.d_words=300")
     assert 'vectors.kind = "distilled"' in refused(
         *other[:2], "vectors-skipgram", *other[3:], "--set", "train.epochs=1"
     )
