@@ -52,12 +52,13 @@ def refused(call: Call, value: Any, named: str) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [5, None, b"run", ["run"], 3.5])
 def test_what_is_no_path_or_name(value: Any, labeler: LabelingPipeline, language: LanguagePipeline) -> None:
+    one = [value] if isinstance(value, list) else value  # a list of paths is several files
     refused(ensue.load, value, "^the run is .*expected a path$")
     refused(lambda v: ensue.load("run", device=v), value, "^the device is .*expected its name$")
     refused(lambda v: ensue.train("char-lstm", train="x", out=v), value, "^out is .*expected a path$")
-    refused(lambda v: ensue.train("char-lstm", train=v, out="x"), value, "^train is .*expected a path$")
-    refused(labeler.evaluate, value, "^the data is .*expected a path$")
-    refused(language.evaluate, value, "^the text is .*expected a path$")
+    refused(lambda v: ensue.train("char-lstm", train=v, out="x"), one, "^train is .*expected a path$")
+    refused(labeler.evaluate, one, "^the data is .*expected a path$")
+    refused(language.evaluate, one, "^the text is .*expected a path$")
     refused(language.minimal_pairs, value, "^the pairs is .*expected a path$")
     refused(labeler.with_splitter, value, "^the splitter is .*expected its name$")
     refused(lambda v: ensue.train("char-lstm", train="x", out="y", settings=[v]), value, "^a setting is")
