@@ -12,7 +12,8 @@ import torch
 
 from ensue.cli import app
 from ensue.data.corpus.columns import ColumnSource
-from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
+from ensue.data.examples import DocumentSource, PairSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.models.build_text import build_language_model

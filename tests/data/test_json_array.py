@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.examples import DocumentChoice, DocumentSource
+from ensue.data.examples import DocumentSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.json_array import array_parts, parted
 from ensue.data.lines import Lines
 from ensue.data.sentences.source import SentenceSource

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
+from ensue.data.examples import DocumentSource, PairSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.notices import Notice
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ensue.data.examples import DocumentChoice, DocumentSource, PairSource
+from ensue.data.examples import DocumentSource, PairSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
 from ensue.data.row_files import json_lines
 from ensue.data.sentences.source import SentenceSource

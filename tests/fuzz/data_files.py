@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from ensue.data.examples import DocumentSource, PairSource, write_document
+from ensue.data.examples import DocumentSource, PairSource
+from ensue.data.examples.formats import write_document
 from ensue.data.judgments import Similarities, read_questions
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource

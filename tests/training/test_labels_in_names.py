@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
-from ensue.data.examples import DOCUMENT_FORMATS
+from ensue.data.examples.formats import DOCUMENT_FORMATS
 from ensue.errors import RunError
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from rich.table import Table
 
-from ensue.console.data_report import Report, toml_value
-from ensue.console.data_tables import (
+from ensue.console.data_report import (
     MOST_ROWS,
+    Report,
     add_counts,
     counted,
     label_table,
@@ -21,6 +21,7 @@ from ensue.console.data_tables import (
     repeated,
     shown,
     table_of,
+    toml_value,
 )
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.files import locations_in

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from ensue.console.data_report import Report
-from ensue.console.data_tables import counted, length_table, repeated
+from ensue.console.data_report import Report, counted, length_table, repeated
 from ensue.data.survey.pair_survey import Overlap, PairSummary, Side
 
 _WORDS = ("cmudict", "sigmorphon")

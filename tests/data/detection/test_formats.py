@@ -2,9 +2,9 @@
 
 import pytest
 
-from ensue.data import examples
 from ensue.data.detection.format_table import ALIGNED, FOLDERS, KNOWN, PAIRS, SENTENCES, TEXTS
 from ensue.data.detection.formats import sentence_format, text_format
+from ensue.data.examples.formats import DOCUMENT_FORMATS, PAIR_FORMATS
 from ensue.data.lines import Lines
 from ensue.data.sentences import formats
 
@@ -69,5 +69,5 @@ def test_every_name_has_a_reader() -> None:
     names = {kind: {known.name for known in KNOWN if kind in known.kinds} for kind in (SENTENCES, TEXTS, PAIRS)}
     cutters = {"conllu-text"}  # the recipe of a cutter names it, and no file is taken for it
     assert set(formats.FORMATS) == names[SENTENCES] | cutters
-    assert {*examples.DOCUMENT_FORMATS, FOLDERS} == names[TEXTS]
-    assert {*examples.PAIR_FORMATS, ALIGNED} == names[PAIRS]
+    assert {*DOCUMENT_FORMATS, FOLDERS} == names[TEXTS]
+    assert {*PAIR_FORMATS, ALIGNED} == names[PAIRS]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.detection.locations import folder_format
-from ensue.data.examples import DocumentChoice, DocumentLayout, DocumentSource
+from ensue.data.examples import DocumentLayout, DocumentSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
 from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize

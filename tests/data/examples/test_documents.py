@@ -16,16 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.examples import (
-    Column,
-    Document,
-    DocumentChoice,
-    DocumentLayout,
-    DocumentSource,
-    detect_documents,
-    read_documents,
-)
+from ensue.data.examples import Document, DocumentLayout, DocumentSource
+from ensue.data.examples.formats import detect_documents, read_documents
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
+from ensue.data.records.record import Column
 from ensue.errors import DataError
 
 LABEL_TEXT = [

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.examples import Column, Pair, PairLayout, PairSource, with_references
+from ensue.data.examples import Pair, PairLayout, PairSource, with_references
 from ensue.data.lines import Lines
+from ensue.data.records.record import Column
 from ensue.errors import DataError
 
 

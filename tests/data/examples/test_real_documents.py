@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ensue.data.decoding import decoded
-from ensue.data.examples import Document, DocumentChoice, DocumentSource
+from ensue.data.examples import Document, DocumentSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.errors import DataError
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.examples import PAIR_FORMATS, PairSource
+from ensue.data.examples import PairSource
+from ensue.data.examples.formats import PAIR_FORMATS
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.detection.formats import csv_format
-from ensue.data.examples import DocumentChoice, DocumentLayout, DocumentSource, PairSource
+from ensue.data.examples import DocumentLayout, DocumentSource, PairSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import announced_delimiter, seen_delimiter
 from ensue.data.survey.document_survey import DocumentSummary

@@ -7,8 +7,10 @@ import pytest
 
 from ensue.data import lines
 from ensue.data.decoding import MAX_CHARACTERS
-from ensue.data.examples import Column, DocumentChoice, DocumentLayout, DocumentSource, PairLayout, PairSource
+from ensue.data.examples import DocumentLayout, DocumentSource, PairLayout, PairSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
+from ensue.data.records.record import Column
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice, forget_what_was_said

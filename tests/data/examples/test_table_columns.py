@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from ensue.data.examples import Column, DocumentChoice, DocumentLayout, DocumentSource, detect_documents
+from ensue.data.examples import DocumentLayout, DocumentSource
 from ensue.data.examples.document_columns import find_columns
+from ensue.data.examples.formats import detect_documents
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
+from ensue.data.records.record import Column
 from ensue.errors import DataError
 
 WORDS = ("so it goes", "a very fine day", "they went home again", "not at all , no", "what is it now ?")

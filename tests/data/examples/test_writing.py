@@ -7,16 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.examples import (
-    Column,
-    Document,
-    DocumentChoice,
-    DocumentLayout,
-    DocumentSource,
-    read_documents,
-    write_document,
-)
+from ensue.data.examples import Document, DocumentLayout, DocumentSource
+from ensue.data.examples.formats import read_documents, write_document
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
+from ensue.data.records.record import Column
 
 TSV = '\nid\ttext\tlabel\r\n\r\n1\t"a b\t old \r\n\n2\tc\u2028d\t\r\n'
 CSV = 'label,text\n"old, ""x""","one\n\ntwo"\n\nold,plain "b"\n'

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ensue.data.compact_texts import Ragged
-from ensue.data.examples import DocumentChoice, DocumentSource
+from ensue.data.examples import DocumentSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.tools import FORMATS

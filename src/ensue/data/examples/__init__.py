@@ -8,28 +8,17 @@ for pair in PairSource("train.en,train.de"):
     pair.sources, pair.targets
 """
 
-from ensue.data.examples.example import Document, Pair, Pairs, StoredPairs, with_references
-from ensue.data.examples.formats import DOCUMENT_FORMATS, PAIR_FORMATS, detect_documents, read_documents, write_document
-from ensue.data.examples.layout import DocumentChoice, DocumentLayout, PairChoice, PairLayout
+from ensue.data.examples.example import Document, Pair, with_references
+from ensue.data.examples.layout import DocumentLayout, PairLayout
 from ensue.data.examples.source import DocumentSource, PairSource
-from ensue.data.records.record import Column
 
 __all__ = [
-    "DOCUMENT_FORMATS",
-    "PAIR_FORMATS",
-    "Column",
     "Document",
-    "DocumentChoice",
     "DocumentLayout",
     "DocumentSource",
     "Pair",
-    "PairChoice",
     "PairLayout",
     "PairSource",
     "Pairs",
-    "StoredPairs",
-    "detect_documents",
-    "read_documents",
     "with_references",
-    "write_document",
 ]

@@ -95,13 +95,8 @@ class Layout(Stored, ABC, Generic[ChoiceT]):
 
     @property
     @abstractmethod
-    def read_columns(self) -> tuple[Column, ...]:
-        """The columns of texts or of sources."""
-
-    @property
     def names(self) -> list[str]:
         """The names of the columns of texts or of sources, if they have names."""
-        return [column.name for column in self.read_columns if column.name]
 
     @abstractmethod
     def choice(self, asked: ChoiceT) -> ChoiceT:
@@ -139,8 +134,8 @@ class DocumentLayout(Layout[DocumentChoice]):
         return ", ".join(parts)
 
     @property
-    def read_columns(self) -> tuple[Column, ...]:
-        return self.texts
+    def names(self) -> list[str]:
+        return [column.name for column in self.texts if column.name]
 
     def choice(self, asked: DocumentChoice) -> DocumentChoice:
         header = self.header if self.texts and self.texts[0].number else None
@@ -174,8 +169,8 @@ class PairLayout(Layout[PairChoice]):
         return ", ".join(parts)
 
     @property
-    def read_columns(self) -> tuple[Column, ...]:
-        return self.sources
+    def names(self) -> list[str]:
+        return [column.name for column in self.sources if column.name]
 
     def choice(self, asked: PairChoice) -> PairChoice:
         return replace(asked, sources=_keys(self.sources), targets=_keys(self.targets) if asked.is_labeled else ())

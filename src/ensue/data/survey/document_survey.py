@@ -15,7 +15,9 @@ from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.detection.formats import first_lines
 from ensue.data.detection.kind import Taken
 from ensue.data.detection.locations import class_files
-from ensue.data.examples import DOCUMENT_FORMATS, Document, DocumentChoice, DocumentLayout, DocumentSource
+from ensue.data.examples import Document, DocumentLayout, DocumentSource
+from ensue.data.examples.formats import DOCUMENT_FORMATS
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.examples.record_formats import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import Dialect

@@ -11,8 +11,17 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from ensue.console.data_report import Report, toml_value
-from ensue.console.data_tables import MOST_ROWS, counted, label_table, length_table, ranked, shown, table_of
+from ensue.console.data_report import (
+    MOST_ROWS,
+    Report,
+    counted,
+    label_table,
+    length_table,
+    ranked,
+    shown,
+    table_of,
+    toml_value,
+)
 from ensue.data.detection.kind import DataKind, Taken
 from ensue.data.survey.counts import Lengths, Summary, fill
 from ensue.errors import DataError

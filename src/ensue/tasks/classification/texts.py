@@ -6,7 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeVar
 
-from ensue.data.examples import Document, DocumentChoice, DocumentLayout, DocumentSource
+from ensue.data.examples import Document, DocumentLayout, DocumentSource
+from ensue.data.examples.layout import DocumentChoice
 from ensue.data.files import Location
 from ensue.data.lines import Lines
 from ensue.errors import DataError, listed

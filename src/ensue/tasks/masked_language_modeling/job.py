@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from ensue.data.corpus.cache import TextToIds
 from ensue.data.corpus.token_file import TokenFile
-from ensue.data.examples import Pair, Pairs, PairSource
+from ensue.data.examples import Pair, PairSource
+from ensue.data.examples.example import Pairs
 from ensue.data.judgments import read_judged_texts
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.language import MaskedScores

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from ensue.data.compact_texts import Columns, RaggedRows, Texts
-from ensue.data.examples import Pair, Pairs, PairSource, StoredPairs
+from ensue.data.examples import Pair, PairSource
+from ensue.data.examples.example import Pairs, StoredPairs
 from ensue.data.kept_columns import Kept, kept
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores, check_scorable
