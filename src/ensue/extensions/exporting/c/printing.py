@@ -1,4 +1,4 @@
-"""A layer as C: its traced step, with the sizes and places of all arrays, and the weights in the order of the file."""
+"""A layer as C: its traced step with sizes and offsets of all arrays, and the weights in the order of the file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ensue.types import State, leaves
 from ensue.version import package_text
 
 LANES, LINE = 64, 16
-"""Sums of the checksum, and numbers of a line of the file, so that each part of it begins at a multiple of 64 bytes."""
+"""Sums of the checksum, and numbers of a line of the file: each array begins at a multiple of 64 bytes."""
 GROUP = 4
-"""The symbols of a group of lexicon.h, at most on average."""
+"""The most symbols of a group of lexicon.h on average."""
 _OF_NUMBERS = re.compile(
     r"\b(?:real|bits|bits_of|real_of|power_of_two|reduce|clamp|(?:exp|expm1|log1p|sigmoid|tanh|erf|log)_)\b"
 )
@@ -38,29 +38,29 @@ _PRIME, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Parts:
-    """A model in C without its weights: constants, and pieces in order, each a text or the name of a file."""
+    """A model in C without weights: constants, and pieces in order, each a text or the name of a file."""
 
     constants: dict[str, Any]
     pieces: list[str]
     interface: str
-    """The beginning of the names of the task's files: `_header.h` and `_example.c`."""
+    """The prefix of the names of the files `_header.h` and `_example.c`."""
     values: dict[str, Any]
-    """Numbers and pieces of these files, by the names that stand there between two `@`."""
+    """Numbers and pieces in these files, by their names between two `@`."""
     usage: str
     """Lines of the README."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Words of the user, by such names. They are put in last: they may have such names in them."""
+    """Texts of the user by such names. They are inserted last, since they may contain such names."""
     notes: list[str] = field(default_factory=list)
     """Lines about options of the model that C does not have."""
 
 
 def piece(name: str) -> str:
-    """A file of this folder, or of the engine."""
+    """Return a file of this folder, or of the engine."""
     return package_text(name if "/" in name else f"extensions/exporting/c/{name}")
 
 
 def functions() -> str:
-    """The functions of numbers for floats, and once more for doubles, with names that end in `_64`."""
+    """Return the functions of numbers for floats, and for doubles with names that end in `_64`."""
     text = piece("engine/functions.h")
     doubles = _OF_NUMBERS.sub(lambda name: f"{name[0].rstrip('_')}_64", text)
     return text + piece("doubles.h").replace("@FUNCTIONS@", doubles)
@@ -68,7 +68,7 @@ def functions() -> str:
 
 @dataclass
 class Weights:
-    """The parts of the file of weights, and where each begins, in numbers of 32 bits."""
+    """The arrays of the file of weights, and their offsets in numbers of 32 bits."""
 
     parts: list[NDArray[np.uint32]] = field(default_factory=list)
     size: int = 0
@@ -76,62 +76,62 @@ class Weights:
     places: dict[bytes, int] = field(default_factory=dict)
 
     def add_matrix(self, matrix: Tensor) -> int:
-        """Appends a matrix (k, n) that `multiply` reads; returns where it begins."""
+        """Append a matrix (k, n) that `multiply` reads, and return its offset."""
         return self.add(stored(matrix, self.precision, 0, in_panels=True))
 
     def add_columns(self, table: Tensor) -> int:
-        """Appends a table (rows, width) that is read row by row and has factors by column; returns where it begins."""
+        """Append a table (rows, width) that is read row by row with factors by column, and return its offset."""
         return self.add(stored(table, self.precision, 0))
 
     def add_rows(self, table: Tensor) -> int:
-        """Appends a table (rows, width) whose rows `read_row` of stored.h reads; returns where it begins."""
+        """Append a table (rows, width) whose rows `read_row` of stored.h reads, and return its offset."""
         return self.add(stored(table, self.precision, 1))
 
     def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
-        """Appends numbers of 32 bits, or bytes, unless they are there already; returns where they begin."""
+        """Append numbers of 32 bits, or bytes, unless the file has them already, and return their offset."""
         if isinstance(numbers, Tensor):
             numbers = numbers.detach().cpu().float().contiguous().numpy()
-        given = numbers if isinstance(numbers, bytes) else numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
+        content = numbers if isinstance(numbers, bytes) else numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
         assert isinstance(numbers, bytes) or numbers.dtype.itemsize == 4
-        found = given + bytes(-len(given) % (4 * LINE))
-        begin = self.places.setdefault(blake2b(found).digest(), self.size)
+        content += bytes(-len(content) % (4 * LINE))
+        begin = self.places.setdefault(blake2b(content).digest(), self.size)
         if begin == self.size:
-            self.parts.append(np.frombuffer(found, "<u4"))
+            self.parts.append(np.frombuffer(content, "<u4"))
             self.size += len(self.parts[-1])
         return begin
 
     def whole(self) -> NDArray[np.uint32]:
-        """All parts, up to a whole number of lanes."""
-        found = np.concatenate(self.parts)
-        return np.concatenate([found, np.zeros(-len(found) % LANES, "<u4")])
+        """Return the content of the file, padded to a multiple of LANES."""
+        content = np.concatenate(self.parts)
+        return np.concatenate([content, np.zeros(-len(content) % LANES, "<u4")])
 
 
 def checksum(numbers: NDArray[np.uint32]) -> int:
-    """As `checksum` of weights.h."""
+    """Return the result of `checksum` of weights.h."""
     sums, prime = np.zeros(LANES, np.uint64), np.uint64(_PRIME)
     for row in numbers.reshape(-1, LANES).astype(np.uint64):
         sums = (sums ^ row) * prime + (sums >> np.uint64(29))
-    found = len(numbers)
-    for part in sums.tolist():
-        found = ((found ^ part) * _PRIME + (found >> 29)) & _WORD
-    return found
+    result = len(numbers)
+    for lane in sums.tolist():
+        result = ((result ^ lane) * _PRIME + (result >> 29)) & _WORD
+    return result
 
 
-def texts(found: Sequence[bytes], weights: Weights) -> tuple[int, int]:
-    """Texts one behind the other: where it is said at which byte each begins, and where they are."""
-    starts = np.cumsum([0, *map(len, found)]).astype(np.uint32)
-    return weights.add(starts), weights.add(b"".join(found) + b"\0")
+def texts(contents: Sequence[bytes], weights: Weights) -> tuple[int, int]:
+    """Append texts one after another, and return the offsets of the table of their first bytes and of the texts."""
+    starts = np.cumsum([0, *map(len, contents)]).astype(np.uint32)
+    return weights.add(starts), weights.add(b"".join(contents) + b"\0")
 
 
 def character_table(tokenizer: CharacterTokenizer, weights: Weights) -> dict[str, Any]:
-    """The constants of points.h."""
+    """Return the constants of points.h."""
     points = sorted((ord(symbol), id) for id, symbol in enumerate(tokenizer.symbols) if id)
     table = np.array(points, np.uint32).reshape(-1, 2)
     return {"POINTS": len(points), "AT_POINTS": weights.add(table[:, 0]), "AT_IDS": weights.add(table[:, 1])}
 
 
 def vocabulary(name: str, known: Vocabulary, weights: Weights) -> str:
-    """The table of lexicon.h by which numbers of symbols are looked up."""
+    """Return the hash table of lexicon.h from symbols to their numbers."""
     mask = (1 << (len(known) // GROUP).bit_length()) - 1
     groups = [b""] * (mask + 1)
     for id, symbol in enumerate(known.symbols):
@@ -142,20 +142,20 @@ def vocabulary(name: str, known: Vocabulary, weights: Weights) -> str:
 
 
 def _short(number: int) -> bytes:
-    """As `short_number` of lexicon.h reads it."""
+    """Return a number as `short_number` of lexicon.h reads it."""
     return bytes([number]) if number < 128 else bytes([128 | number & 127]) + _short(number >> 7)
 
 
 def _hash(text: bytes) -> int:
-    """As `hash_of` of lexicon.h."""
-    found = 2166136261
+    """Return the result of `hash_of` of lexicon.h."""
+    result = 2166136261
     for byte in text:
-        found = (found ^ byte) * 16777619 & 0xFFFFFFFF
-    return found ^ found >> 15
+        result = (result ^ byte) * 16777619 & 0xFFFFFFFF
+    return result ^ result >> 15
 
 
 class TokenScores(nn.Module):
-    """A language model behind its vectors of tokens, as a layer: from a vector to the scores of the next token."""
+    """A language model without its embedding, as a layer: from a vector to the scores of the next token."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class TokenScores(nn.Module):
         self.d_in, self.d_out = model.features.d_out, model.vocabulary_size
 
     def init_state(self, batch_size: int) -> State:
-        """That of the layers."""
+        """Return the state of the layers."""
         return self.layers.init_state(batch_size)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
@@ -174,7 +174,7 @@ class TokenScores(nn.Module):
 
 @dataclass(frozen=True)
 class PrintedStep:
-    """A step as C, and the sizes of what its calls are given, in numbers of a row."""
+    """A step as C, and the sizes of its arguments in numbers per row."""
 
     text: str
     """`hoist(model, count, x, stride, hoisted)` works out what does not depend on a state, of so many positions.
@@ -192,8 +192,8 @@ class PrintedStep:
 
 @torch.no_grad()
 def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "") -> PrintedStep:
-    """The step of a layer in C for up to so many rows, its matrices and vectors added to `weights`. The names of its
-    functions end with `number`. Raises `Untraceable`.
+    """Return the step of a layer in C for up to `rows` rows, and add its matrices and vectors to `weights`. The names
+    of its functions end with `number`. Raises `Untraceable`.
     """
     traced = trace(layer)
     program = build(traced)
@@ -260,7 +260,7 @@ def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "
 
 @dataclass
 class _Room:
-    """Places in `work`."""
+    """Allocates arrays in `work`."""
 
     rows: int
     size: int = 0
@@ -275,20 +275,20 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def c_array(kind: str, name: str, numbers: Sequence[int]) -> str:
-    """A table in C."""
+    """Return a table in C."""
     return f"static const {kind} {name}[] = {{{_listed(numbers)}}};\n"
 
 
 def c_string(text: str) -> str:
-    """A text in C; bytes that are no plain character stand there by their numbers."""
+    """Return a string literal of C, with octal escapes for bytes that are not printable ASCII."""
     of = text.encode("utf-8", "surrogatepass")
     return '"' + "".join(chr(b) if 31 < b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in of) + '"'
 
 
 def ranges(expression: str) -> str:
-    """The code points that match an expression of `re`, as a table in C of the first and the last of each range."""
+    """Return the ranges of code points that match an expression of `re`, as numbers of a table in C."""
     import re  # noqa: PLC0415
 
     every = "".join(chr(point) for point in range(sys.maxunicode + 1))
-    found = [(match.start(), match.end() - 1) for match in re.finditer(f"(?:{expression})+", every)]
-    return ", ".join(f"{first}, {last}" for first, last in found)
+    matches = re.finditer(f"(?:{expression})+", every)
+    return ", ".join(f"{match.start()}, {match.end() - 1}" for match in matches)
