@@ -207,10 +207,10 @@ def exact(text: Path, rounds: int) -> None:
         found: list[list[float]] = [[], []]
         for turn in range(rounds + 1):
             for is_exact, seconds in enumerate(found):
-                company = Ranks().adding(exact=bool(is_exact))
-                gradients = Gradients(model, job.task, seed=0, precision="float32", ranks=company)
+                group = Ranks().adding(exact=bool(is_exact))
+                gradients = Gradients(model, job.task, seed=0, precision="float32", ranks=group)
                 started = time.process_time()
-                gradients.of(batch, None, step=0, parts=1)
+                gradients.of(batch, None, step=0, micro_batches=1)
                 if turn:  # the first one compiles
                     seconds.append(time.process_time() - started)
                 model.zero_grad()

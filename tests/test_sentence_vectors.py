@@ -10,9 +10,9 @@ import torch
 import ensue
 from ensue.data.examples import Pair
 from ensue.errors import EnsueError
+from ensue.nn.draws import RowSlice
 from ensue.ranks import Ranks, together
 from ensue.recipe import validate_recipe
-from ensue.tasks.contract.task import Cut
 from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
 from ensue.tasks.masked_language_modeling.task import (
     EncodedPairs,
@@ -108,7 +108,7 @@ def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
     assert batch.excluded.tolist() == [[False, False, True], [False, False, False]]
     task = SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
     with pytest.raises(EnsueError, match=r"expected a smaller train\.batch_size"):
-        task.batch_of(np.array([0, 1]), torch.device("cpu"), Cut(slice(0, 1)))
+        task.batch_of(np.array([0, 1]), torch.device("cpu"), RowSlice(total=1))
     company = Ranks()
     company.size = 2
     with together(company), pytest.raises(EnsueError, match="expected one process"):

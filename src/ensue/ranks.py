@@ -1,6 +1,6 @@
-"""The processes that work on one run together: what they add up, share out and agree on.
+"""The process group of a run: sums, shards and values that its ranks exchange.
 
-A run in one process has no such company: everything here then gives back what it is given.
+With a single process every method returns its argument.
 """
 
 from __future__ import annotations
@@ -18,60 +18,57 @@ from ensue.interruption import check_interrupted
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SHARDS = 8
-"""Into how many parts an exact run cuts each batch, whatever the number of its processes."""
+"""The shards of each batch of an exact run, for any number of processes."""
 
 
 class Ranks:
-    """A process, by its `rank`, among `size` of them; here the only one.
-
-    `pieces` is the number of parts into which to cut what may be cut anywhere. With `exact`, it is the same for any
-    number of processes.
-    """
+    """A process, by its `rank`, among `size` of them; here the only one."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-    """Of those on this machine."""
+    """The processes on this machine."""
     exact: bool = False
+    """Whether sums do not depend on the number of processes."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is rank 0, which alone writes files and messages."""
         return self.rank == 0
 
     @property
-    def pieces(self) -> int:
-        """Into how many parts to cut what may be cut anywhere."""
+    def num_shards(self) -> int:
+        """The number of shards of data that may be cut anywhere."""
         return SHARDS if self.exact else self.size
 
-    def own(self, size: int) -> slice:
-        """This process' rows of `size`."""
-        return cut(size, self.rank, self.size)
+    def shard(self, size: int) -> slice:
+        """The rows of this rank, of `size` rows."""
+        return shard(size, self.rank, self.size)
 
     def adding(self, *, exact: bool) -> Self:
-        """These processes, adding up exactly or not."""
-        company = copy(self)
-        company.exact = exact
-        return company
+        """Return a copy of the group with order-independent sums on or off."""
+        group = copy(self)
+        group.exact = exact
+        return group
 
     def in_turn(self, function: Callable[[], Result]) -> Result:
-        """The result of `function`. On each machine one process calls it before the others, which find what it kept."""
+        """The result of `function`, which one process of each machine calls before the others, to fill the cache."""
         return function()
 
     def end_turn(self) -> None:
-        """Lets the others of this machine begin with what is done `in_turn`, since what they share is there."""
+        """Release the other local ranks that wait `in_turn`: the shared files exist."""
 
     def add(self, numbers: Tensor) -> Tensor:
         """The sum over all processes, in each of them."""
         return numbers
 
     def whole(self, tensor: Tensor) -> Tensor:
-        """The tensor, which the processes may hold in parts; then all of them call it."""
+        """The full tensor; all ranks call it if it is sharded."""
         return tensor
 
     def take(self, tensor: Tensor, whole: Tensor) -> None:
-        """Copies into a tensor what is held here of the whole."""
+        """Copy the shard of this rank of the full tensor `whole` into `tensor`."""
         tensor.copy_(whole)
 
     def gathered(self, found: Any) -> list[Any]:
@@ -83,53 +80,53 @@ class Ranks:
         return found
 
 
-def cut(size: int, part: int, parts: int) -> slice:
-    """One of `parts` runs of `size` rows, whose lengths differ by one at most."""
-    return slice(size * part // parts, size * (part + 1) // parts)
+def shard(size: int, index: int, count: int) -> slice:
+    """The shard number `index` of `count` contiguous shards of `size` rows, whose lengths differ by one at most."""
+    return slice(size * index // count, size * (index + 1) // count)
 
 
 _ranks: ContextVar[Ranks] = ContextVar("ranks", default=Ranks())  # noqa: B039  # it does not change
 
 
 def ranks() -> Ranks:
-    """The processes that work together here."""
+    """The process group of this context."""
     return _ranks.get()
 
 
 def is_in_parts(tensor: Tensor) -> bool:
-    """Whether the processes hold a tensor in parts: whether it is a DTensor."""
+    """Whether a tensor is sharded: whether it is a DTensor."""
     return hasattr(tensor, "to_local")
 
 
 def local_part(tensor: Tensor) -> Tensor:
-    """The part of this process of a tensor that processes may hold in parts; it shares the memory."""
+    """The shard of this rank of a tensor that may be sharded; it shares the memory."""
     return tensor.to_local() if is_in_parts(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
 
 
 @contextmanager
-def together(company: Ranks) -> Iterator[Ranks]:
-    """Makes these the processes that work together for the duration of a `with` block."""
-    token = _ranks.set(company)
+def together(group: Ranks) -> Iterator[Ranks]:
+    """Make `group` the process group of a `with` block."""
+    token = _ranks.set(group)
     try:
-        yield company
+        yield group
     finally:
         _ranks.reset(token)
 
 
 def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`map`, with the items shared out over the processes: each has all results, in the order of the items.
+    """`map` with the items sharded over the ranks: each rank has all results, in the order of the items.
 
-    All processes call it with the same items. Results are what processes can send to each other: numbers, texts, None,
-    tensors, arrays, and lists, tuples and dicts of these.
+    All ranks call it with the same items. Results are numbers, texts, None, tensors, arrays, and lists,
+    tuples and dicts of these.
     """
-    company = ranks()
-    if company.size == 1:
+    group = ranks()
+    if group.size == 1:
         for item in items:
             check_interrupted()
             yield function(item)
         return
-    mine = [function(item) for number, item in enumerate(items) if number % company.size == company.rank]
-    by_rank: Sequence[list[Result]] = company.gathered(mine)
+    mine = [function(item) for number, item in enumerate(items) if number % group.size == group.rank]
+    by_rank: Sequence[list[Result]] = group.gathered(mine)
     for number in range(sum(map(len, by_rank))):
-        place, rank = divmod(number, company.size)
+        place, rank = divmod(number, group.size)
         yield by_rank[rank][place]

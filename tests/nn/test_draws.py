@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ensue.engine import passes
 from ensue.nn import draws
-from ensue.nn.draws import PartOfBatch, drawing_for, dropped, normal, uniform
+from ensue.nn.draws import RowSlice, drawing_rows, dropped, normal, uniform
 
 DRAWS: dict[str, Callable[[Sequence[int]], Tensor]] = {
     "uniform": uniform,
@@ -31,7 +31,7 @@ def test_rows_draw_their_own_numbers_and_no_others(
     for rows in (slice(0, 2), slice(2, 7), slice(3, 3), torch.tensor([6, 1])):
         torch.manual_seed(1)
         expected = whole[rows]
-        with drawing_for(PartOfBatch(rows, 7)):
+        with drawing_rows(RowSlice(rows, 7)):
             assert torch.equal(DRAWS[name]((len(expected), *others)), expected)
         assert torch.rand(()) == after
     in_torch = [n for n in (2, 5, 0, 2) if name != "dropped" or passes(torch.ones(n, *others)) is None]

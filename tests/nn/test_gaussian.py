@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.nn.gaussian import Gaussian
 
 
@@ -46,7 +46,7 @@ def test_a_row_has_the_same_draws_wherever_it_is_worked_on() -> None:
     torch.manual_seed(3)
     of_all = whole.draw()
     torch.manual_seed(3)
-    with drawing_for(PartOfBatch(slice(1, 3), 4)):
+    with drawing_rows(RowSlice(slice(1, 3), 4)):
         of_some = Gaussian(*(part[1:3] for part in whole)).draw()
     assert torch.equal(of_some, of_all[1:3])
 

@@ -13,7 +13,7 @@ from engine.twins import needs_compiler
 from ensue.engine import executing, passes
 from ensue.nn import Rotary, draws
 from ensue.nn.attention.positions import _Turned, turned
-from ensue.nn.draws import PartOfBatch, drawing_for, dropped
+from ensue.nn.draws import RowSlice, drawing_rows, dropped
 
 linear = importlib.import_module("ensue.nn.heads.linear_cross_entropy")  # the package's attribute is the function
 pytestmark = needs_compiler
@@ -35,11 +35,11 @@ def both(function: Callable[[], tuple[Tensor, ...]]) -> None:
 def test_masks(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = torch.randn(shape).to(dtype).requires_grad_()
     rows = (shape or (1,))[0]
-    for part in (None, PartOfBatch(slice(2, 2 + rows), 20), PartOfBatch(torch.arange(rows).flip(0) * 2, 20)):
+    for part in (None, RowSlice(slice(2, 2 + rows), 20), RowSlice(torch.arange(rows).flip(0) * 2, 20)):
         for p in (0.001, 0.3, 0.99999):
 
-            def function(part: PartOfBatch | None = part, p: float = p) -> tuple[Tensor, ...]:
-                with drawing_for(part):
+            def function(part: RowSlice | None = part, p: float = p) -> tuple[Tensor, ...]:
+                with drawing_rows(part):
                     y = dropped(x, p)
                 return y, *torch.autograd.grad(y, x, 3 * torch.ones_like(x))
 
@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_refused() -> None:
             _Turned.apply(passes(x), tables, False, x)
     with pytest.raises(TypeError, match=r"angles is expected in torch\.float32"):
         _Turned.apply(passes(x), (cos.double(), sin), False, x)
-    with drawing_for(PartOfBatch(torch.arange(3), 4)), pytest.raises(ValueError, match="the rows is expected as"):
+    with drawing_rows(RowSlice(torch.arange(3), 4)), pytest.raises(ValueError, match="the rows is expected as"):
         dropped(x, 0.1)
 
 

@@ -42,7 +42,7 @@ def test_the_gradient_is_that_of_both_losses(topics: Path) -> None:
     batch = job.task.unread(0, torch.device("cpu"))
     found = Gradients(model, job.task, seed=3, precision="float32", ranks=Ranks())
     found.adversarial = SIZE
-    found.of(batch, None, step=0, parts=1)
+    found.of(batch, None, step=0, micro_batches=1)
     gradients = {name: parameter.grad for name, parameter in model.layers.named_parameters()}
     model.zero_grad()
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ensue.data.corpus.token_file import TokenFile
 from ensue.nn import MultiHeadAttention, VariationalDropout, Zoneout
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.nn.dropout import Dropout
 from ensue.nn.layer import SequenceLayer
 from ensue.nn.recurrent.lstm import LSTM
-from ensue.ranks import SHARDS, Ranks, cut, ranks, spread, together
+from ensue.ranks import SHARDS, Ranks, ranks, shard, spread, together
 from ensue.training.gradients import Gradients
 from ensue.training.run import begin_job
 from training.tiny import tiny_recipe
@@ -42,7 +42,7 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
     def sent(rank: int, size: int, *, exact: bool) -> Tensor:
         company = Alone(rank, size, exact=exact)
         found = Gradients(network, job.task, seed=3, precision="float32", ranks=company)
-        found.of(batch, None, step=0, parts=2)
+        found.of(batch, None, step=0, micro_batches=2)
         gradients = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
         network.zero_grad()
         return torch.cat([gradients, found.total.view(1)])
@@ -74,7 +74,7 @@ def test_a_process_reads_the_ids_of_its_rows_alone(
         read.clear()
         batch = job.task.unread(1, torch.device("cpu"))
         found = Gradients(network, job.task, seed=3, precision="float32", ranks=Alone(rank, size, exact=exact))
-        found.of(batch, None, step=1, parts=2)
+        found.of(batch, None, step=1, micro_batches=2)
         return list(read)
 
     whole = read_by(0, 1)
@@ -100,7 +100,7 @@ def test_rows_have_the_random_numbers_of_the_whole_batch(name: str) -> None:
     after = torch.rand(())
     for rows in (slice(0, 2), slice(2, 5)):
         torch.manual_seed(7)
-        with drawing_for(PartOfBatch(rows, 5)):
+        with drawing_rows(RowSlice(rows, 5)):
             some, _ = layer(x[rows])
         torch.testing.assert_close(some, whole[rows], rtol=1e-5, atol=1e-6)
         assert torch.rand(()) == after
@@ -113,9 +113,9 @@ def test_each_row_is_worked_on_once(size: int, parts: int) -> None:
         Gradients(torch.nn.Linear(1, 1), None, seed=0, precision="float32", ranks=Alone(rank, size, exact=False))  # type: ignore[arg-type]
         for rank in range(size)
     ]
-    rows = torch.cat([each.own_rows(6, parts) for each in found])
+    rows = torch.cat([each.local_rows(6, parts) for each in found])
     assert rows.sort().values.tolist() == list(range(6))
-    assert all(len(each.own_rows(6, parts)) for each in found)
+    assert all(len(each.local_rows(6, parts)) for each in found)
 
 
 def test_work_is_spread_and_comes_back_in_order() -> None:
@@ -127,6 +127,6 @@ def test_work_is_spread_and_comes_back_in_order() -> None:
     assert list(spread(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
     with together(Three(1, 3, exact=False)):
         assert list(spread(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
-        assert ranks().pieces == 3
-        assert ranks().adding(exact=True).pieces == SHARDS
-    assert [cut(5, part, 3) for part in range(3)] == [slice(0, 1), slice(1, 3), slice(3, 5)]
+        assert ranks().num_shards == 3
+        assert ranks().adding(exact=True).num_shards == SHARDS
+    assert [shard(5, index, 3) for index in range(3)] == [slice(0, 1), slice(1, 3), slice(3, 5)]

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from ensue.errors import TrainingError
+from ensue.nn.draws import RowSlice
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.task import Classification
-from ensue.tasks.contract.task import Cut, Task
+from ensue.tasks.contract.task import Task
 from ensue.tasks.labeling.task import Labeling
 from ensue.training.loop import Trainer
 from ensue.training.run import begin_job
@@ -86,16 +87,16 @@ def test_rows_that_are_read_alone_are_those_of_the_whole_batch(name: str, tmp_pa
     trainer = trainer_of(recipe, tmp_path, Listener())
     model, task = trainer.model.eval(), trainer.task
     batch = task.unread(0, trainer.device)
-    cuts = [Cut(slice(0, 5), slice(0, 2)), Cut(slice(0, 5), slice(2, 5)), Cut(slice(5, batch.rows))]
-    parts = [batch.read(cut) for cut in cuts]
+    slices = [RowSlice(slice(0, 2), 5), RowSlice(slice(2, 5), 5), RowSlice(total=batch.rows - 5, start=5)]
+    parts = [batch.read(row_slice) for row_slice in slices]
     assert (getattr(parts[0], "sentences", None) is not None) == (name == "contexts")
     assert [part.rows for part in parts] == [2, 3, batch.rows - 5]
     losses = [task.loss(model, part, None)[0] for part in [batch.whole, *parts]]
     assert sum(loss.count for loss in losses[1:]) == losses[0].count == batch.count
     torch.testing.assert_close(sum(loss.total for loss in losses[1:]), losses[0].total)
     if name != "contexts":
-        for cut, part in zip(cuts, parts, strict=True):
-            assert str(batch.whole.part(cut.run).part(cut.own)) == str(part)
+        for row_slice, part in zip(slices, parts, strict=True):
+            assert str(row_slice.of_batch(batch.whole)) == str(part)
 
 
 def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
 from ensue.nn.border import weight_of
-from ensue.nn.draws import PartOfBatch, drawing_for, draws_for_others
+from ensue.nn.draws import RowSlice, drawing_rows, is_sharded
 
 
 class Subwords(NamedTuple):
@@ -36,7 +36,7 @@ class Subwords(NamedTuple):
     first: int
     share: float
     """Texts for each subword that is predicted, in the whole batch."""
-    windows: PartOfBatch | None = None
+    windows: RowSlice | None = None
     """The windows here, of those of the batch that this is a part of."""
 
     def part(self, rows: slice) -> Self:
@@ -55,7 +55,7 @@ class Subwords(NamedTuple):
             weights=None if self.weights is None else self.weights[here],
             real=None if self.real is None else self.real[rows],
             size=(last - first, number),
-            windows=PartOfBatch(slice(begin, end), len(self.ids)),
+            windows=RowSlice(slice(begin, end), len(self.ids)),
         )
 
 
@@ -83,7 +83,7 @@ class SubwordEncoder(nn.Module):
 
     def read(self, subwords: Subwords) -> Float[Tensor, "W S d"]:
         """The features of each subword."""
-        with drawing_for(subwords.windows if draws_for_others() else None):
+        with drawing_rows(subwords.windows if is_sharded() else None):
             return self.vectors(subwords.ids, subwords.mask, subwords.segments)
 
     def vectors(self, ids: Tensor, mask: Tensor | None, segments: Tensor | None) -> Float[Tensor, "W S d"]:

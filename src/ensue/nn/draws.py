@@ -1,10 +1,8 @@
-"""The random numbers of a training step: each row of a batch has its own, wherever it is worked on.
+"""Random numbers of a training step that depend on the seed, the step and the row, not on the number of processes.
 
 A draw takes one number from torch's generator, as the key of a sequence in which each row has a place of its own. On a
-CPU a process that works on some rows begins at their places, so it draws for them alone. The numbers of a row depend on
-the seed, the step and the row, and not on how many processes there are. A GPU draws for all rows, and takes those that
-are there. What is drawn for a whole model, such as which words are dropped, is the same everywhere and does not come by
-here.
+CPU a rank draws at the places of its own rows alone. A GPU draws for all rows and takes those of the rank. Draws for a
+whole model, such as the words that are dropped, use torch's generator directly.
 """
 
 from __future__ import annotations
@@ -29,29 +27,48 @@ from ensue.engine.storage import address
 CPU = torch.device("cpu")
 
 
-class PartOfBatch(NamedTuple):
-    """The rows (a slice, or their numbers) that are worked on here, of a batch of `total` rows."""
+class RowSlice(NamedTuple):
+    """The rows `local`, by a slice or their numbers, of a micro-batch: of `total` rows of a batch, from `start` on.
 
-    rows: slice | Tensor
-    total: int
+    The rows of a micro-batch share a random stream, in which each row has a place of its own.
+    """
+
+    local: slice | Tensor = slice(None)
+    total: int | None = None
+    """None: all rows of the batch."""
+    start: int = 0
+
+    @property
+    def micro_batch(self) -> slice:
+        """The rows of the micro-batch in the batch."""
+        return slice(self.start, None if self.total is None else self.start + self.total)
+
+    def of(self, rows: Any) -> Any:
+        """The rows of an array."""
+        return rows[self.micro_batch][self.local]
+
+    def of_batch(self, batch: Any) -> Any:
+        """The rows of a batch, or of another object with `part`."""
+        return batch.part(self.micro_batch).part(self.local)
 
 
-_part: ContextVar[PartOfBatch | None] = ContextVar("part", default=None)
+ALL_ROWS = RowSlice()
+_row_slice: ContextVar[RowSlice | None] = ContextVar("row_slice", default=None)
 
 
 @contextmanager
-def drawing_for(part: PartOfBatch | None) -> Iterator[None]:
-    """Draws as for these rows of a batch for the duration of a `with` block; None: all rows are here."""
-    token = _part.set(part)
+def drawing_rows(rows: RowSlice | None) -> Iterator[None]:
+    """Draw random numbers for these rows of a micro-batch in a `with` block; None: the process has all rows."""
+    token = _row_slice.set(rows)
     try:
         yield
     finally:
-        _part.reset(token)
+        _row_slice.reset(token)
 
 
-def draws_for_others() -> bool:
-    """Whether only some rows of a batch are worked on here."""
-    return _part.get() is not None
+def is_sharded() -> bool:
+    """Whether this process has only some rows of the micro-batch."""
+    return _row_slice.get() is not None
 
 
 def dropped(x: Tensor, p: float) -> Tensor:
@@ -59,9 +76,9 @@ def dropped(x: Tensor, p: float) -> Tensor:
     if p == 0:  # nothing is drawn
         return x
     if x.device.type != "cpu":
-        if not draws_for_others():
+        if not is_sharded():
             return F.dropout(x, p)
-        return x * _cut(lambda shape: F.dropout(x.new_ones(shape), p), x.shape)
+        return x * _of_all_rows(lambda shape: F.dropout(x.new_ones(shape), p), x.shape)
     if (threshold := round(p * 65_536)) == 65_536:
         return x * 0.0
     return x * _mask(x, threshold - 32_768, 1 / (1 - threshold / 65_536))
@@ -74,11 +91,11 @@ def _mask(x: Tensor, least: int, scale: float) -> Tensor:
         return (_numbers(x.shape, np.int16) >= least).to(x.dtype).mul_(scale)
     mask, rows = torch.empty(x.shape, dtype=x.dtype), (x.shape or (1,))[0]
     key, begin, places = (ctypes.c_uint64 * 4)(*_key(), *INCREMENT), 0, None
-    if (part := _part.get()) is not None:
-        if isinstance(part.rows, slice):
-            begin = part.rows.start
+    if (row_slice := _row_slice.get()) is not None:
+        if isinstance(row_slice.local, slice):
+            begin = row_slice.local.start
         else:
-            places = address("the rows", part.rows, torch.int64, (rows,))
+            places = address("the rows", row_slice.local, torch.int64, (rows,))
     given = x.numel() // rows, least, scale, key, begin, places, mask.data_ptr(), x.dtype == torch.bfloat16
     in_parts(rows, lambda first, last, _: functions.masks(first, last, *given), most=worth_threads(mask))
     return mask
@@ -87,24 +104,26 @@ def _mask(x: Tensor, least: int, scale: float) -> Tensor:
 def uniform(shape: Sequence[int], *, device: torch.device = CPU) -> Tensor:
     """Numbers from 0 to below 1, in float32, of `shape` (B, ...)."""
     if device.type != "cpu":
-        return _cut(lambda whole: torch.rand(*whole, device=device), shape)
+        return _of_all_rows(lambda whole: torch.rand(*whole, device=device), shape)
     return _numbers(shape, np.int32).bitwise_right_shift_(8).float().add_(1 << 23).mul_(2**-24)
 
 
 def normal(shape: Sequence[int], *, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Tensor:
     """Numbers of the standard normal distribution, of `shape` (B, ...)."""
     if device.type != "cpu":
-        return _cut(lambda whole: torch.randn(*whole, dtype=dtype, device=device), shape)
+        return _of_all_rows(lambda whole: torch.randn(*whole, dtype=dtype, device=device), shape)
     kind, kept, real = (np.int64, 53, dtype) if dtype == torch.float64 else (np.int32, 24, torch.float32)
     bits = _numbers(shape, kind).bitwise_right_shift_(np.dtype(kind).itemsize * 8 - kept)
     between = bits.to(real).add_(0.5).mul_(2.0 ** (1 - kept))  # -1 and 1
     return between.erfinv_().mul_(math.sqrt(2)).to(dtype)
 
 
-def _cut(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int]) -> Tensor:
-    """`draw` called with the `shape` that all rows have together, cut to the rows here."""
-    part = _part.get()
-    return draw(shape) if part is None else draw((part.total, *shape[1:]))[part.rows]
+def _of_all_rows(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int]) -> Tensor:
+    """The rows of this rank of what `draw` returns for the `shape` with all rows of the micro-batch."""
+    if (row_slice := _row_slice.get()) is None:
+        return draw(shape)
+    assert row_slice.total is not None
+    return draw((row_slice.total, *shape[1:]))[row_slice.local]
 
 
 def _numbers(shape: Sequence[int], kind: Any) -> Tensor:
@@ -116,12 +135,13 @@ def _numbers(shape: Sequence[int], kind: Any) -> Tensor:
 
 
 def _words(rows: int, each: int) -> Any:
-    """(rows, each) words of 64 bits of a new sequence, those of each row here from its own place."""
-    chosen, total = _part.get() or (slice(0, rows), rows)
+    """(rows, each) words of 64 bits of a new sequence, those of each row from its own place."""
+    chosen, total, _ = _row_slice.get() or RowSlice(slice(0, rows), rows)
     sequence = _sequence.begun()
     if isinstance(chosen, slice):
         return sequence.advance(chosen.start * each).random_raw(rows * each).reshape(rows, each)
-    return sequence.random_raw(total * each).reshape(total, each)[chosen.numpy()]  # some rows here, some there
+    assert total is not None
+    return sequence.random_raw(total * each).reshape(total, each)[chosen.numpy()]
 
 
 class _Sequence(threading.local):

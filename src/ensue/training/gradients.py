@@ -1,14 +1,13 @@
-"""The gradients of a step: a batch cut over processes and parts, whose losses and gradients are sums.
+"""The gradients of a step, summed over micro-batches and ranks.
 
-This is the place that knows which rows are whose, and it reads those that are here alone. The loss of any rows is
-divided by the predictions of the whole batch, so that the sum of all gradients is that of the batch's mean loss,
-however it is cut.
+Rows are assigned to ranks here, and each rank reads only its own. The loss of any rows is divided by the predictions of
+the whole batch, so that the sum of all gradients is that of the batch's mean loss.
 
-- The batch goes through in `parts`, one after the other, and each process takes its run of the rows of each part. Parts
-  have random streams of their own, so that a process may have no row of one.
-- An exact run cuts the batch into `SHARDS` runs of rows, whose gradients are added as a binary tree. Each process has a
-  subtree, and two processes exchange what they have, then two pairs, and so on. So every number of processes that
-  divides `SHARDS` adds the same numbers in the same order.
+- Micro-batches are computed one after the other, and each rank has a shard of the rows of each. A micro-batch has a
+  random stream of its own, so that a rank may have no row of it.
+- An exact run cuts the batch into `SHARDS` shards, whose gradients are added as a binary tree. Each rank has a subtree,
+  and two ranks exchange their sums, then two pairs, and so on. So every number of ranks that divides `SHARDS` adds the
+  same numbers in the same order.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.processor import Precision
-from ensue.ranks import SHARDS, Ranks, cut
-from ensue.tasks.contract.task import Cut, Task, UnreadBatch
+from ensue.ranks import SHARDS, Ranks, shard
+from ensue.tasks.contract.task import Task, UnreadBatch
 from ensue.training.device import autocast, is_out_of_memory
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 
 class StepLoss(NamedTuple):
-    """The loss of a batch, the state after it in the rows that are here, and whether a process was asked to stop."""
+    """The loss of a batch, the state after it in the local rows, and whether a rank was asked to stop."""
 
     loss: Loss
     state: State
@@ -40,11 +39,11 @@ class StepLoss(NamedTuple):
 
 
 class OutOfMemory(Exception):
-    """Memory did not suffice, in one process at least. There are no gradients."""
+    """A rank was out of memory. There are no gradients."""
 
 
 class Gradients:
-    """Computes the gradients of batches of `task`, together with the other processes of `ranks`."""
+    """Computes the gradients of batches of `task`, together with the other ranks."""
 
     def __init__(
         self, model: nn.Module, task: Task[Any, Any], *, seed: int, precision: Precision, ranks: Ranks
@@ -57,25 +56,28 @@ class Gradients:
         self.device = next(model.parameters()).device
         self.total = torch.zeros((), device=self.device)
         self.count = 0
-        self.taken: list[bool] = []
+        self.flattened: list[bool] = []
+        """Which parameters had a gradient when the gradients were flattened."""
         self._vector: Tensor | None = None
-        """The gradients that processes add up on a CPU. It is kept, since a heap would find no place for it anew."""
+        """The flat gradients on a CPU, allocated once: a fragmented heap may have no room for another one."""
 
-    def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
-        """Sets the gradients of the batch's mean loss. `state` has the local rows (`own_rows`). Raises OutOfMemory."""
-        compute = self._exactly if self.ranks.exact else self._in_parts
+    def of(
+        self, batch: UnreadBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
+    ) -> StepLoss:
+        """Sets the gradients of the batch's mean loss. `state` has the `local_rows`. Raises OutOfMemory."""
+        compute = self._exactly if self.ranks.exact else self._by_micro_batch
         after, summed, failed = None, None, False
         try:
             seed_generators(self.device, step_seed(self.seed, step))  # a second attempt draws the same numbers
-            own = None
+            rows = None
             if self.ranks.size > 1:
-                own = PartOfBatch(self.own_rows(batch.rows, parts).to(self.device), batch.rows)
-            with drawing_for(own):
+                rows = RowSlice(self.local_rows(batch.rows, micro_batches).to(self.device), batch.rows)
+            with drawing_rows(rows):
                 before = self.task.carried(self.form, batch, state)
-            if not self.model.training:  # it asks every part
+            if not self.model.training:  # a walk over all modules
                 self.model.train()
-            self.total, self.count, self.taken = torch.zeros((), device=self.device), 0, []
-            summed, after = compute(batch, before, step, parts)
+            self.total, self.count, self.flattened = torch.zeros((), device=self.device), 0, []
+            summed, after = compute(batch, before, step, micro_batches)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -87,72 +89,71 @@ class Gradients:
         """The summed loss of a batch, and the state after it."""
         return self.task.loss(self.model, batch, state)
 
-    def whole(self, model: nn.Module) -> nn.Module:
-        """The model, or its average, in one piece; all processes call it."""
+    def full(self, model: nn.Module) -> nn.Module:
+        """The model, or its average, with full parameters; all ranks call it."""
         return model
 
     def clip(self, most: float) -> float:
         """Scales the gradients so that their norm is `most` at most. Returns what it was."""
         return float(nn.utils.clip_grad_norm_(self.model.parameters(), most))
 
-    def own_rows(self, rows: int, parts: int) -> Tensor:
-        """The numbers of the rows of a batch that are worked on here, in their order."""
-        return torch.cat([torch.arange(rows)[own] for _, own in self._runs(rows, parts)])
+    def local_rows(self, rows: int, micro_batches: int) -> Tensor:
+        """The numbers of the rows of a batch that this rank works on, in their order."""
+        return torch.cat([row_slice.of(torch.arange(rows)) for row_slice in self._row_slices(rows, micro_batches)])
 
-    def _runs(self, rows: int, parts: int) -> Iterator[tuple[slice, slice]]:
-        """The parts of a batch as runs of rows, and which of their rows are worked on here."""
+    def _row_slices(self, rows: int, micro_batches: int) -> Iterator[RowSlice]:
+        """The rows of this rank in each micro-batch, or in each of its shards of an exact run."""
         if self.ranks.exact:
-            for shard in range(SHARDS)[self.ranks.own(SHARDS)]:
-                yield (run := cut(rows, shard, SHARDS)), run
+            for index in range(SHARDS)[self.ranks.shard(SHARDS)]:
+                yield _contiguous(shard(rows, index, SHARDS))
             return
-        size = math.ceil(rows / parts)
+        size = math.ceil(rows / micro_batches)
         for number, start in enumerate(range(0, rows, size)):
-            run = slice(start, min(start + size, rows))
-            turn = (self.ranks.rank + number) % self.ranks.size  # where a part has few rows, each process has some
-            own = cut(run.stop - start, turn, self.ranks.size)
-            yield run, slice(start + own.start, start + own.stop)
+            total = min(size, rows - start)
+            turn = (self.ranks.rank + number) % self.ranks.size  # where a micro-batch has few rows, each rank has some
+            yield RowSlice(shard(total, turn, self.ranks.size), total, start)
 
-    def _in_parts(self, batch: UnreadBatch[Any], state: State, step: int, parts: int) -> tuple[None, State]:
-        """The gradients of the rows that are here, and the state after them."""
+    def _by_micro_batch(
+        self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int
+    ) -> tuple[None, State]:
+        """Accumulate the gradients of the local rows. Returns the state after them."""
         states: list[State] = []
         begin = 0
-        for number, (run, own) in enumerate(self._runs(batch.rows, parts)):
+        for number, row_slice in enumerate(self._row_slices(batch.rows, micro_batches)):
             if number:
                 seed_generators(self.device, step_seed(self.seed, step, number))
-            end = begin + own.stop - own.start
-            cut = Cut(run, slice(own.start - run.start, own.stop - run.start))
-            if self.ranks.size == 1:
-                states.append(self._backward(batch.read(cut), state, slice(begin, end), batch.count))
-            elif begin < end:
-                with drawing_for(PartOfBatch(cut.own, run.stop - run.start)):
-                    states.append(self._backward(batch.read(cut), state, slice(begin, end), batch.count))
-            else:
-                self._without_rows(batch, run)
+            assert isinstance(row_slice.local, slice)
+            end = begin + row_slice.local.stop - row_slice.local.start
+            if begin == end:
+                self._without_rows(batch, row_slice)
+                continue
+            with drawing_rows(row_slice if self.ranks.size > 1 else None):
+                states.append(self._backward(batch.read(row_slice), state, slice(begin, end), batch.count))
             begin = end
         return None, _joined(states)
 
-    def _without_rows(self, batch: UnreadBatch[Any], run: slice) -> None:
-        """Nothing: a run of rows of which none is here."""
+    def _without_rows(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
+        """No-op: this rank has no rows of the micro-batch."""
 
-    def _exactly(self, batch: UnreadBatch[Any], state: State, step: int, parts: int) -> tuple[Tensor, State]:
-        """The sum of the shards that are here, and the state after them."""
-        own, states = self.ranks.own(SHARDS), list[State]()
-        first, pieces = cut(batch.rows, own.start, SHARDS).start, math.ceil(parts / SHARDS)
+    def _exactly(self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int) -> tuple[Tensor, State]:
+        """The sum of the gradients of the local shards in a fixed order, and the state after them."""
+        local, states = self.ranks.shard(SHARDS), list[State]()
+        first, count = shard(batch.rows, local.start, SHARDS).start, math.ceil(micro_batches / SHARDS)
 
-        def of_shard(shard: int) -> Tensor:
-            run = cut(batch.rows, shard, SHARDS)
-            seed_generators(self.device, step_seed(self.seed, step, shard + 1))
-            for piece in (cut(run.stop - run.start, part, pieces) for part in range(pieces)):
-                start, stop = run.start + piece.start, run.start + piece.stop
+        def of_shard(index: int) -> Tensor:
+            rows = shard(batch.rows, index, SHARDS)
+            seed_generators(self.device, step_seed(self.seed, step, index + 1))
+            for some in (shard(rows.stop - rows.start, number, count) for number in range(count)):
+                start, stop = rows.start + some.start, rows.start + some.stop
                 if start < stop:
-                    here = slice(start - first, stop - first)
-                    states.append(self._backward(batch.read(Cut(slice(start, stop))), state, here, batch.count))
-            return self._taken()
+                    read = batch.read(_contiguous(slice(start, stop)))
+                    states.append(self._backward(read, state, slice(start - first, stop - first), batch.count))
+            return self._flatten()
 
-        return _tree(of_shard, own.start, own.stop), _joined(states)
+        return _tree(of_shard, local.start, local.stop), _joined(states)
 
     def _backward(self, batch: Any, state: State, rows: slice, count: int) -> State:
-        """Adds the gradients of a batch, which are `rows` of the state; returns the state after it."""
+        """Accumulate the gradients of a batch, whose state is `rows` of the local one. Returns the state after it."""
         passes = self._two_passes if self.adversarial else self._pass
         loss, after = passes(batch, map_state(lambda leaf: leaf[rows], state), count)
         self.total, self.count = self.total + loss.total.detach(), self.count + loss.count
@@ -165,7 +166,7 @@ class Gradients:
         return loss, after
 
     def _two_passes(self, batch: Any, state: State, count: int) -> tuple[Loss, State]:
-        """In the second one the vectors of each row move to where its loss rises most (Miyato et al. 2017, (4))."""
+        """A second pass moves the vectors of each row to where its loss rises most (Miyato et al. 2017, eq. 4)."""
         model, moves = cast("Any", self.model), list[Tensor]()
         vectors: nn.Module = (model.layers if isinstance(model.layers, SubwordEncoder) else model).features
 
@@ -180,45 +181,45 @@ class Gradients:
         return found
 
     def _add(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:
-        """Adds up losses and gradients over the processes; returns whether one of them was asked to stop."""
+        """Sum losses and gradients over the ranks. Returns whether a rank was asked to stop."""
         if self.ranks.size == 1 and failed:
             raise OutOfMemory
         if self.ranks.size == 1 and summed is None:
             return stop
-        own = [self.count, failed, stop, *self._known()]
-        count, lacking, stops, *known = self.ranks.add(torch.tensor(own, dtype=torch.float64)).tolist()
-        if lacking:
+        local = [self.count, failed, stop, *self._has_gradient()]
+        count, failures, stops, *known = self.ranks.add(torch.tensor(local, dtype=torch.float64)).tolist()
+        if failures:
             raise OutOfMemory
         if summed is None:
-            found = self._taken(self._vector)
-            summed, self._vector = found, found if self.device.type == "cpu" else None
-        self._place(self.ranks.add(summed), known)
+            summed = self._flatten(self._vector)
+            self._vector = summed if self.device.type == "cpu" else None
+        self._unflatten(self.ranks.add(summed), known)
         self.count = int(count)
         return bool(stops)
 
     def _trained(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
-    def _known(self) -> list[bool]:
-        """Of which parameters there are gradients, now or in what was taken."""
+    def _has_gradient(self) -> list[bool]:
+        """Which parameters have a gradient, or had one when the gradients were flattened."""
         now = [parameter.grad is not None for parameter in self._trained()]
-        return [a or b for a, b in zip(now, self.taken, strict=True)] if self.taken else now
+        return [a or b for a, b in zip(now, self.flattened, strict=True)] if self.flattened else now
 
-    def _taken(self, into: Tensor | None = None) -> Tensor:
-        """Moves all gradients, and the loss behind them, into one vector (`into`, if it has the size)."""
-        self.taken = self._known()
-        found = []
+    def _flatten(self, into: Tensor | None = None) -> Tensor:
+        """Flatten the gradients and the loss into one vector (`into`, if it has the size), and set `.grad` to None."""
+        self.flattened = self._has_gradient()
+        flat = []
         for parameter in self._trained():
-            found.append(torch.zeros_like(parameter).flatten() if parameter.grad is None else parameter.grad.flatten())
+            flat.append(torch.zeros_like(parameter).flatten() if parameter.grad is None else parameter.grad.flatten())
             parameter.grad = None
-        found.append(self.total.view(1))
-        fits = into is not None and into.numel() == sum(part.numel() for part in found)
-        vector = torch.cat(found, out=into if fits else None)
+        flat.append(self.total.view(1))
+        fits = into is not None and into.numel() == sum(tensor.numel() for tensor in flat)
+        vector = torch.cat(flat, out=into if fits else None)
         self.total = torch.zeros_like(self.total)
         return vector
 
-    def _place(self, vector: Tensor, known: list[float]) -> None:
-        """Makes the vector the gradients and the loss."""
+    def _unflatten(self, vector: Tensor, known: list[float]) -> None:
+        """Set the gradients and the loss from the vector."""
         parameters = self._trained()
         *gradients, total = torch.split(vector, [*(parameter.numel() for parameter in parameters), 1])
         for parameter, gradient, is_known in zip(parameters, gradients, known, strict=True):
@@ -232,6 +233,11 @@ def _worst(x: Tensor, move: Any) -> Tensor:
     real = gradient.any(-1)  # the loss does not depend on padding
     norm: Tensor = (x.detach().norm(dim=-1) * real).sum(1) / real.sum(1).clamp_min(1)
     return F.normalize(gradient.flatten(1), eps=1e-30).view_as(gradient) * norm[:, None, None]
+
+
+def _contiguous(rows: slice) -> RowSlice:
+    """The rows of a batch as a micro-batch, of which this rank has all."""
+    return RowSlice(total=rows.stop - rows.start, start=rows.start)
 
 
 def _joined(states: list[State]) -> State:

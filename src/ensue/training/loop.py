@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.metrics.confusion import brief
+from ensue.nn.draws import RowSlice
 from ensue.processor import Precision
 from ensue.ranks import local_part, ranks
 from ensue.recipe import TrainRecipe
@@ -27,7 +29,7 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
-from ensue.tasks.contract.task import Cut, Scores, Task, UnreadBatch
+from ensue.tasks.contract.task import Scores, Task, UnreadBatch
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
 from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
@@ -61,9 +63,9 @@ class Trainer:
         self.average = Average(model, recipe.average, form=self.computed.form) if recipe.average else None
         self.averaged = None if self.average is None else self.average.model
         self.state: State = None
-        """The carried state in the rows that are worked on here."""
+        """The carried state of the local rows."""
         self.stop = False
-        """Whether one of the processes was asked to stop."""
+        """Whether a rank was asked to stop."""
         self.saved: int | None = None
         """The step of the newest checkpoint."""
         self.validations = 0
@@ -84,7 +86,7 @@ class Trainer:
         except DamagedError as error:
             before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
             raise RunError(f"{error}; or remove {newest}{before}") from None
-        self.state, self.saved = self.own_state(state), self.progress.step
+        self.state, self.saved = self.local_state(state), self.progress.step
         if self.ranks.is_first:
             self.log.rewind(Manifest(newest).content().log)
             if best is not None:  # a kill may have come before these were, or another checkpoint may have known better
@@ -116,41 +118,37 @@ class Trainer:
         return "finished"
 
     def step(self) -> None:
-        """One optimizer step."""
+        """One optimizer step: read a batch, compute gradients, check, clip, step, average, count."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        only = self.budget.steps == 1  # a warm-up begins with the rate 0, and would end with nothing trained
-        rate = learning_rate(self.recipe, self.recipe.warmup if only else share)
+        is_only = self.budget.steps == 1  # a warm-up begins with the rate 0, and would end with nothing trained
+        rate = learning_rate(self.recipe, self.recipe.warmup if is_only else share)
         self.tuning.begin_step(self.optimizer, rate, share)
         batch = self.task.unread(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)
-        if updated is None:
-            loss = self.gradients(batch, step)
-        else:
+        if updated is not None:
             loss, self.state = updated
+        else:
+            loss = self.gradients(batch, step)
         nats = self._nats(loss, step)
         if updated is None:
             self.tuning.hold_old_rows(share)
-            self._descend(step)
-        self._count(loss, nats, self._agreed(time.perf_counter() - started))
+            norm = self.computed.clip(self.recipe.clip or math.inf)
+            if not math.isfinite(norm):
+                raise TrainingError(self._not_finite(step, "the gradient is not finite"))
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.average is not None:
+                self.average.add(self.model, step + 1)
+        self._count(loss, nats, self._seconds_of_first(time.perf_counter() - started))
         if self._passes(share, REPORTS):
             self._log_training(rate)
 
-    def _agreed(self, seconds: float) -> float:
-        """The seconds of the first process, where the budget depends on them."""
+    def _seconds_of_first(self, seconds: float) -> float:
+        """The seconds of the first rank, if the budget is one of seconds."""
         if self.budget.seconds is None or self.ranks.size == 1:
             return seconds
         return float(self.ranks.add(torch.tensor([seconds * self.ranks.is_first], dtype=torch.float64)))
-
-    def _descend(self, step: int) -> None:
-        """Moves the weights against their gradients."""
-        norm = self.computed.clip(self.recipe.clip or math.inf)
-        if not math.isfinite(norm):
-            raise TrainingError(self._not_finite(step, "the gradient is not finite"))
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.average is not None:
-            self.average.add(self.model, step + 1)
 
     def _nats(self, loss: Loss, step: int) -> float:
         """The mean loss. Raises TrainingError if it is not finite."""
@@ -159,44 +157,42 @@ class Trainer:
         return nats
 
     def gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
-        """Computes the gradients of the batch's mean loss. If memory does not suffice, parts are halved from now on."""
+        """Compute the gradients of the batch's mean loss. Out of memory, micro-batches are halved from now on."""
         while True:
-            parts = self.progress.parts
-            try:
-                found = self.computed.of(batch, self.state, step=step, parts=parts, stop=self.interrupted())
-            except OutOfMemory:
-                pass
-            else:
-                self.state, self.stop = found.state, found.stop
-                return found.loss
-            if parts >= batch.rows:
+            micro_batches, stop = self.progress.parts, self.interrupted()
+            with suppress(OutOfMemory):
+                loss, self.state, self.stop = self.computed.of(
+                    batch, self.state, step=step, micro_batches=micro_batches, stop=stop
+                )
+                return loss
+            if micro_batches >= batch.rows:
                 raise TrainingError(self._too_long(step))
             self.model.zero_grad(set_to_none=True)
-            whole = self.whole_state()
+            full = self.full_state()
             self.progress.parts *= 2
-            self.state = self.own_state(whole)
+            self.state = self.local_state(full)
             self.reporter.noted(
                 f"out of memory at step {step + 1}: batches go through in {self.progress.parts} parts from now on"
             )
 
-    def whole_state(self) -> State:
-        """The carried state of all rows, which the processes have among them."""
+    def full_state(self) -> State:
+        """The carried state of all rows, gathered from the ranks."""
         if self.ranks.size == 1:
             return self.state
-        found = [state for state in self.ranks.gathered([leaf.cpu() for leaf in leaves(self.state)]) if state]
-        if not found:
+        by_rank = [state for state in self.ranks.gathered([leaf.cpu() for leaf in leaves(self.state)]) if state]
+        if not by_rank:
             return None
-        rows = self.computed.own_rows(sum(len(state[0]) for state in found), self.progress.parts)
+        rows = self.computed.local_rows(sum(len(state[0]) for state in by_rank), self.progress.parts)
         order = torch.cat(self.ranks.gathered(rows)).argsort()
-        whole = iter([torch.cat(parts)[order].to(self.device) for parts in zip(*found, strict=True)])
-        return map_state(lambda leaf: next(whole), self.task.initial_state(self.computed.form))
+        full = iter([torch.cat(shards)[order].to(self.device) for shards in zip(*by_rank, strict=True)])
+        return map_state(lambda leaf: next(full), self.task.initial_state(self.computed.form))
 
-    def own_state(self, whole: State) -> State:
-        """The rows of a carried state that are worked on here."""
-        if self.ranks.size == 1 or whole is None:
-            return whole
-        rows = self.computed.own_rows(len(next(leaves(whole))), self.progress.parts)
-        return map_state(lambda leaf: leaf[rows.to(leaf.device)], whole)
+    def local_state(self, full: State) -> State:
+        """The rows of this rank of a carried state."""
+        if self.ranks.size == 1 or full is None:
+            return full
+        rows = self.computed.local_rows(len(next(leaves(full))), self.progress.parts)
+        return map_state(lambda leaf: leaf[rows.to(leaf.device)], full)
 
     def _validate_in_time(self) -> None:
         """Validates. In a budget of seconds the first time says how long all take beside it, and leaves some out where
@@ -206,7 +202,7 @@ class Trainer:
         self.validate()
         if self.budget.seconds is None or self.validations:
             return
-        seconds = self._agreed(time.perf_counter() - started)
+        seconds = self._seconds_of_first(time.perf_counter() - started)
         wanted = self.recipe.validations
         left = int(MOST_FOR_VALIDATION * self.budget.seconds / seconds) - 1  # this one is over
         self.validations = wanted if wanted <= left + 1 else max(1, left)
@@ -221,7 +217,7 @@ class Trainer:
         """Scores the validation data; the weights are the best so far if their score is, or if there are no data."""
         self._check_weights()
         self._check_loss()
-        judged = self.computed.whole(self.model if self.averaged is None else self.averaged)
+        judged = self.computed.full(self.model if self.averaged is None else self.averaged)
         scores = self.task.validate(judged)
         if scores is None:
             self.progress.best_step = self.progress.step
@@ -261,7 +257,7 @@ class Trainer:
             self._write(lambda: self.run.publish(self.run.checkpoints / f"step-{self.saved}" / name))
 
     def _save(self) -> None:
-        state = self.whole_state()
+        state = self.full_state()
         if not self.ranks.is_first:
             give_parts(self.model, self.optimizer, average=self.averaged)
             return
@@ -315,10 +311,10 @@ class Trainer:
     def _check_loss(self) -> None:
         """Raises TrainingError for a loss that is not finite, which finite weights can give and scores may hide."""
         batch = self.task.unread(self.progress.step - 1, self.device)  # for which there was room
-        parts = self.progress.parts * self.ranks.pieces
+        size = math.ceil(batch.rows / (self.progress.parts * self.ranks.num_shards))
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
-            loss, _ = self.computed.loss(batch.read(Cut(slice(math.ceil(batch.rows / parts)))), None)
+            loss, _ = self.computed.loss(batch.read(RowSlice(total=size)), None)
         self._nats(loss, self.progress.step - 1)
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:

@@ -77,16 +77,16 @@ def train_run(
         reporter = reporter if is_first and reporter is not None else Reporter()
         fresh = not run.exists or overwrite
         recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
-        with together(ranks().adding(exact=recipe.train.deterministic)) as company:
-            job = company.in_turn(lambda: begin_job(recipe, None if fresh else run))
+        with together(ranks().adding(exact=recipe.train.deterministic)) as group:
+            job = group.in_turn(lambda: begin_job(recipe, None if fresh else run))
             if not fresh:
                 _check_data(run, recipe, job)
             model = _initial_model(job)
-            check_together(company, recipe, run, job, model)
+            check_together(group, recipe, run, job, model)
             Tuning(model, recipe.tuning, job.inherited)  # raises what is wrong with it
             kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
             runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
-            company.in_turn(lambda: job.work_out(torch.device(runtime.device), reporter.working))
+            group.in_turn(lambda: job.work_out(torch.device(runtime.device), reporter.working))
             with (
                 run.lock() if is_first else nullcontext(),
                 disk_errors_told(run.path, lambda: _full(run)),
@@ -99,7 +99,7 @@ def train_run(
                     reporter.noted(
                         "random numbers of rows are drawn in another way since this run began; it has others now"
                     )
-                company.first_to_others("begun")
+                group.first_to_others("begun")
                 computed = _gradients(job, model, runtime)
                 trainer = Trainer(
                     model, job.task, recipe.train, run,
@@ -116,7 +116,7 @@ def train_run(
                 reason = trainer.train()
                 with together(Ranks()):  # the others only wait
                     outcome = _finish(run, job, trainer, reason, reporter) if is_first else None
-                found = company.first_to_others(None if outcome is None else vars(outcome) | {"run": str(run.path)})
+                found = group.first_to_others(None if outcome is None else vars(outcome) | {"run": str(run.path)})
                 return Outcome(**found | {"run": run.path})
 
 
@@ -210,14 +210,14 @@ def _initial_model(job: Job[Any]) -> nn.Module:
 
 def _gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Gradients:
     """The gradients of the model, which is moved to its device, and may be cut in parts."""
-    train, company, device = job.recipe.train, ranks(), torch.device(runtime.device)
-    if not train.sharded or company.size == 1:
+    train, group, device = job.recipe.train, ranks(), torch.device(runtime.device)
+    if not train.sharded or group.size == 1:
         model.to(device)
-        return Gradients(model, job.task, seed=train.seed, precision=runtime.precision, ranks=company)
+        return Gradients(model, job.task, seed=train.seed, precision=runtime.precision, ranks=group)
     from ensue.training.sharding import ShardedGradients  # noqa: PLC0415 (it takes a while)
 
-    assert isinstance(company, Processes)
-    return ShardedGradients(model, job.task, seed=train.seed, precision=runtime.precision, ranks=company, device=device)
+    assert isinstance(group, Processes)
+    return ShardedGradients(model, job.task, seed=train.seed, precision=runtime.precision, ranks=group, device=device)
 
 
 def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer | None) -> Facts:
@@ -301,24 +301,24 @@ def _interrupt_flag() -> Iterator[Callable[[], bool]]:
         restore()
 
 
-def check_together(company: Ranks, recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> None:
+def check_together(group: Ranks, recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> None:
     """Raises EnsueError if the processes cannot train this recipe together, or differ in something."""
     if recipe.has_own_update and recipe.train.deterministic:
         raise RecipeError(f"train.deterministic: a {recipe.what} is trained by one process, and always repeats itself")
     if recipe.train.sharded:
         _check_sharded(recipe)
-    if company.size == 1:
+    if group.size == 1:
         return
     if recipe.has_own_update:
-        raise EnsueError(f"a {recipe.what} is trained by one process, found {company.size}; its updates are no sums")
-    if company.exact and SHARDS % company.size:
-        raise EnsueError(f"train.deterministic needs 1, 2, 4 or {SHARDS} processes, found {company.size}")
+        raise EnsueError(f"a {recipe.what} is trained by one process, found {group.size}; its updates are no sums")
+    if group.exact and SHARDS % group.size:
+        raise EnsueError(f"train.deterministic needs 1, 2, 4 or {SHARDS} processes, found {group.size}")
     rows, where = recipe.train.batch_size, "train.batch_size"
     if (carried := next(leaves(job.task.initial_state(model)), None)) is not None and len(carried) < rows:
         rows, where = len(carried), "the rows that the text fills"
-    if company.size > rows:
-        raise EnsueError(f"{company.size} processes need as many rows of a batch; found {rows} ({where})")
-    _compare(company.gathered(facts(recipe, run, job, model)))
+    if group.size > rows:
+        raise EnsueError(f"{group.size} processes need as many rows of a batch; found {rows} ({where})")
+    _compare(group.gathered(facts(recipe, run, job, model)))
 
 
 def _check_sharded(recipe: Recipe) -> None:

@@ -39,17 +39,17 @@ def choose_runtime(
     The machine is measured only for new runs on a CPU. Processes that train together compute in the same way, each on
     a GPU of its own, or with its share of the machine's threads; in an exact run with as many threads as one would.
     """
-    company = ranks()
+    group = ranks()
     found: Runtime | None = None
-    if company.is_first and kept is not None:
+    if group.is_first and kept is not None:
         found = _continued(recipe, kept, device=device, threads=threads, say=say)
-    elif company.is_first:
+    elif group.is_first:
         found = _new(recipe, vocabulary_size, device=device, threads=threads, say=say)
-    runtime = Runtime.model_validate(company.first_to_others(found.model_dump() if found else None))
-    if company.size == 1:
+    runtime = Runtime.model_validate(group.first_to_others(found.model_dump() if found else None))
+    if group.size == 1:
         return runtime
-    own = runtime.threads if threads or company.exact else min(runtime.threads, cores() // company.local_size)
-    return runtime.model_copy(update={"threads": max(1, own), "device": _own_gpu(runtime.device, company.local_rank)})
+    own = runtime.threads if threads or group.exact else min(runtime.threads, cores() // group.local_size)
+    return runtime.model_copy(update={"threads": max(1, own), "device": _own_gpu(runtime.device, group.local_rank)})
 
 
 def _own_gpu(device: str, local_rank: int) -> str:

@@ -1,8 +1,8 @@
-"""Gradients of a model that the processes hold in parts, with FSDP2 of torch (Zhao et al. 2023).
+"""Gradients of a model whose parameters are sharded over the ranks, with FSDP2 of torch (Zhao et al. 2023).
 
-A process holds its rows of each parameter, gradient and moment. The rows of a layer are put together before its forward
-and before its backward, and given back behind them. What is no layer of a stack, such as the vectors of tokens and the
-softmax, and what attends to a memory, is put together for the whole step.
+A rank has a shard of each parameter, gradient and moment. The parameters of a layer are gathered before its forward and
+its backward, and resharded after them. Those outside of the stack of layers, such as embeddings and the softmax, and
+those of layers with a memory are gathered for the whole step.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ensue.errors import TrainingError
 from ensue.models.levels import called_layers
 from ensue.models.modules import copied
 from ensue.nn import SequenceLayer
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.processor import Precision
 from ensue.ranks import local_part
-from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch
+from ensue.tasks.contract.task import Batch, Task, UnreadBatch
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
 from ensue.training.processes import Processes
@@ -32,7 +32,7 @@ from ensue.types import Loss, State
 
 
 class ShardedGradients(Gradients):
-    """Gradients of a model whose parameters are DTensors from then on, on `device`, wherever they have been."""
+    """Gradients of a model whose parameters become DTensors on `device`."""
 
     ranks: Processes
 
@@ -55,19 +55,21 @@ class ShardedGradients(Gradients):
         super().__init__(model, task, seed=seed, precision=precision, ranks=ranks)
         self.form = form
 
-    def whole(self, model: nn.Module) -> nn.Module:
-        """A copy of the model, or of its average, with whole parameters. All processes call it."""
+    def full(self, model: nn.Module) -> nn.Module:
+        """A copy of the model, or of its average, with full parameters; all ranks call it."""
         return copied(self.form, {name: self.ranks.whole(p.detach()) for name, p in model.named_parameters()})
 
-    def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
+    def of(
+        self, batch: UnreadBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
+    ) -> StepLoss:
         def is_of_the_network(error: RuntimeError) -> bool:
             return isinstance(error, dist.DistError) or "gloo" in str(error)
 
         try:
             with warnings.catch_warnings(), self.ranks.answered(is_of_the_network):
                 warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)  # we change nothing in place
-                return super().of(batch, state, step=step, parts=parts, stop=stop)
-        except OutOfMemory:  # the others are in the middle of the step, and wait
+                return super().of(batch, state, step=step, micro_batches=micro_batches, stop=stop)
+        except OutOfMemory:  # the other ranks wait in the middle of the step
             raise TrainingError(
                 f"out of memory at step {step + 1}, which sharded processes cannot begin again; "
                 "try more processes or a larger train.accumulate"
@@ -75,7 +77,7 @@ class ShardedGradients(Gradients):
 
     def loss(self, batch: Any, state: State) -> tuple[Loss, State]:
         found: tuple[Loss, State] = self.root(batch, state)  # type: ignore[operator]
-        if not torch.is_grad_enabled():  # no backward will do it
+        if not torch.is_grad_enabled():  # no backward reshards
             self.root.reshard()
         return found
 
@@ -88,15 +90,15 @@ class ShardedGradients(Gradients):
             gradient.mul_(min(1.0, most / (norm + 1e-6)))
         return norm
 
-    def _without_rows(self, batch: UnreadBatch[Any], run: slice) -> None:
-        """Helps to put parameters together and to add gradients, and adds nothing."""
-        row = slice(0, 1)
-        with drawing_for(PartOfBatch(row, run.stop - run.start)), autocast(self.precision, self.device):
-            loss, _ = self.loss(batch.read(Cut(run, row)), None)
+    def _without_rows(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
+        """Take part in the all-gather of parameters and the reduction of gradients, and add nothing."""
+        first = row_slice._replace(local=slice(0, 1))
+        with drawing_rows(first), autocast(self.precision, self.device):
+            loss, _ = self.loss(batch.read(first), None)
         (0 * loss.total).backward()  # type: ignore[no-untyped-call]
 
     def _add(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:
-        """Adds up losses; gradients have been added up on the way, but for those of scalars."""
+        """Sum losses over the ranks, and gradients of scalars; FSDP2 has reduced the others."""
         if failed:
             raise OutOfMemory
         numbers = torch.tensor([float(self.total), self.count, stop], dtype=torch.float64)
@@ -108,7 +110,7 @@ class ShardedGradients(Gradients):
 
 
 class _StepLoss(nn.Module):
-    """The loss of a task as a module, since torch puts parameters together where a module is called."""
+    """The loss of a task as a module, since FSDP2 gathers parameters when a module is called."""
 
     def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ class _StepLoss(nn.Module):
 
 
 def _shard(whole: _StepLoss, form: nn.Module, device: torch.device) -> tuple[FSDPModule, list[nn.Parameter]]:
-    """Makes the parameters DTensors. Returns the module, and the trained numbers, which cannot be cut."""
+    """Make the parameters DTensors. Returns the module, and the trained scalars, which are not sharded."""
     scalars = [parameter for parameter in whole.parameters() if not parameter.dim()]
     for scalar in scalars:
         scalar.data = scalar.data.to(device)

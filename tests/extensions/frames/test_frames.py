@@ -21,7 +21,7 @@ from ensue.extensions.frames.recipe import FrameFeatureSpecification
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, moved
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.word_specification import PoolingHeadSpecification
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.recipe import read_recipe
 from ensue.tasks.contract.chunks import Shard
 from extensions.frames.tiny_frames import recipe
@@ -166,7 +166,7 @@ def test_noise_and_dropout_of_a_series_do_not_depend_on_who_works_on_it() -> Non
     torch.manual_seed(0)
     of_all = features(Frames(values, None))
     torch.manual_seed(0)
-    with drawing_for(PartOfBatch(slice(1, 3), 4)):
+    with drawing_rows(RowSlice(slice(1, 3), 4)):
         of_some = features(Frames(values[1:3], None))
     assert torch.equal(of_some, of_all[1:3])
 

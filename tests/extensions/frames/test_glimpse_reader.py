@@ -11,7 +11,7 @@ from ensue.extensions.frames.glimpses.model import GlimpseReader, ReadSymbols, b
 from ensue.extensions.frames.recipe import FrameFeatureSpecification, GlimpseSpecification
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames
 from ensue.models.specification import GRUEncoder
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 
 ROWS, COLUMNS, SYMBOLS = 6, 10, 3
 DEVIATION = 0.3
@@ -125,7 +125,7 @@ def test_draws_are_those_of_the_whole_batch_however_it_is_shared_out() -> None:
     totals = []
     for rows in (slice(0, 2), slice(2, 5)):
         torch.manual_seed(3)
-        with drawing_for(PartOfBatch(rows, 5)):
+        with drawing_rows(RowSlice(rows, 5)):
             totals.append(model.loss(frames.part(rows), targets[rows]).total)
     torch.testing.assert_close(totals[0] + totals[1], whole.total)
     assert whole.count == 5

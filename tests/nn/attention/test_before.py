@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ensue.nn import GRU, AdditiveAttention, AttentionBefore, BilinearAttention, Elman, FromContext, HardAttention
-from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.types import Memory
 
 
@@ -82,6 +82,6 @@ def test_draws_are_those_of_the_row_however_the_rows_are_shared_out() -> None:
     torch.manual_seed(7)
     whole, _ = attention(x, attention.init_state(6, Memory(memory)))
     torch.manual_seed(7)
-    with drawing_for(PartOfBatch(slice(2, 5), 6)):
+    with drawing_rows(RowSlice(slice(2, 5), 6)):
         part, _ = attention(x[2:5], attention.init_state(3, Memory(memory[2:5])))
     torch.testing.assert_close(part, whole[2:5])

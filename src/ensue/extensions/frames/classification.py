@@ -37,6 +37,7 @@ from ensue.models.modules import device_of
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn import SequenceLayer
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.job import ClassificationJob
 from ensue.tasks.classification.page import labels_section
@@ -44,7 +45,6 @@ from ensue.tasks.classification.pipeline import Choosing, Classified
 from ensue.tasks.classification.task import Judged, probabilities_of, tally_of
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
 from ensue.tasks.contract.description import ClassOutput, ModelDescription
-from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.text.labels import Classes
 
 
@@ -100,9 +100,11 @@ class ClassifiedFrames(NamedTuple):
         """The number of frames of each series."""
         return self.rows.lengths
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Frames, ...]:
+    def batch(
+        self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS
+    ) -> tuple[Frames, ...]:
         """Return the batch of these rows, cut."""
-        return (frames_of(self.rows, rows, device, cut),)
+        return (frames_of(self.rows, rows, device, row_slice),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
         """Return the probability of each label (N, K), in order."""

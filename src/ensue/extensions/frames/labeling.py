@@ -33,9 +33,9 @@ from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.nn import Posterior
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.description import ModelDescription, TagOutput
-from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.tasks.labeling.data import labels_in, trained_labels
 from ensue.tasks.labeling.decoding import Emissions, Passages, tag_rows
 from ensue.tasks.labeling.description import tag_settings
@@ -97,9 +97,9 @@ class TaggedFrames:
         """Where each series begins; its frames have no numbers."""
         return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
-    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
+    def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Frames:
         """Return the batch of these series, cut."""
-        return frames_of(self.rows, passages, device, cut)
+        return frames_of(self.rows, passages, device, row_slice)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """Return the tags (T,) of each series, in order."""

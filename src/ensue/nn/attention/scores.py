@@ -21,7 +21,7 @@ from torch import Tensor
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
 from ensue.engine.storage import address, gradients_of, is_derived_by_rules, is_transformed, needs_history
-from ensue.nn.draws import draws_for_others, dropped
+from ensue.nn.draws import dropped, is_sharded
 from ensue.types import at_least_float32
 
 BLOCK_ELEMENTS = 1 << 17
@@ -52,7 +52,7 @@ def fused_attention(
     scale = 1 / math.sqrt(queries.shape[3]) if scale is None else scale
     on_cpu, given = queries.device.type == "cpu", values.dtype
     few = on_cpu and keys.shape[2] <= FEW_KEYS and queries.dtype == keys.dtype == given == torch.bfloat16
-    in_memory = few or tap is not None or (dropout > 0 and (on_cpu or draws_for_others()))
+    in_memory = few or tap is not None or (dropout > 0 and (on_cpu or is_sharded()))
     in_memory |= is_derived_by_rules() and not torch.compiler.is_compiling()
     leaves_autocast = on_cpu or in_memory
     if leaves_autocast and not few:

@@ -19,8 +19,9 @@ from ensue.models.classifier import Classifier
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Positions, Words
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import spread
-from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.words.data import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
@@ -50,7 +51,9 @@ class Labeled(Protocol):
     def lengths(self) -> NDArray[np.integer]:
         """The number of positions, such as words, of each example."""
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Positions, ...]:
+    def batch(
+        self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS
+    ) -> tuple[Positions, ...]:
         """Return the batch of these rows, cut."""
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
@@ -69,11 +72,11 @@ class ClassifiedTexts(NamedTuple):
         """The number of words of each text, or of both texts of a pair."""
         return words_of([texts.words for texts in self.texts])
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words, ...]:
+    def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Words, ...]:
         """Return the batch of the texts in these rows, cut."""
-        first, *others = (texts.batch(rows, device, cut) for texts in self.texts)
+        first, *others = (texts.batch(rows, device, row_slice) for texts in self.texts)
         if self.subwords is not None:
-            first = first._replace(subwords=self.subwords.batch(rows, device, cut))
+            first = first._replace(subwords=self.subwords.batch(rows, device, row_slice))
         return first, *others
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
@@ -106,9 +109,9 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         self.weights = torch.from_numpy(weights).float() if balanced else None
         super().__init__(train.lengths, sizes)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> ClassBatch:
-        targets = self.targets[cut.of(rows)].astype(np.int64 if self.targets.ndim == 1 else np.float32)
-        return ClassBatch(on_device(targets, device), self.train.batch(rows, device, cut))
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> ClassBatch:
+        targets = self.targets[row_slice.of(rows)].astype(np.int64 if self.targets.ndim == 1 else np.float32)
+        return ClassBatch(on_device(targets, device), self.train.batch(rows, device, row_slice))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
         weights = None if self.weights is None else self.weights.to(batch.targets.device)

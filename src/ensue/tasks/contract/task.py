@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import nn
 
 from ensue.data.buckets import Buckets
 from ensue.inspection.notebook import ShownScores
-from ensue.nn.draws import uniform
+from ensue.nn.draws import ALL_ROWS, RowSlice, uniform
 from ensue.types import Loss, State, hold, leaves
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -94,39 +94,24 @@ class TensorBatch(Batch):
     tensors: tuple[torch.Tensor, ...]
 
 
-class Cut(NamedTuple):
-    """Some rows of a batch: `own` of those in `run`, among which they have their random numbers."""
-
-    run: slice = slice(None)
-    own: slice = slice(None)
-
-    def of(self, rows: Any) -> Any:
-        """These of an array's rows."""
-        return rows[self.run][self.own]
-
-
-WHOLE = Cut()
-"""All rows."""
-
-
 @dataclass(frozen=True)
 class UnreadBatch(Generic[BatchT]):
     """A batch of `rows` with `count` predictions, of which `read` reads some rows, as they are in the whole batch."""
 
     rows: int
     count: int
-    read: Callable[[Cut], BatchT]
+    read: Callable[[RowSlice], BatchT]
     first: bool = True
 
     @property
     def whole(self) -> BatchT:
         """All rows."""
-        return self.read(WHOLE)
+        return self.read(ALL_ROWS)
 
     @classmethod
     def of(cls, batch: BatchT) -> UnreadBatch[BatchT]:
         """A batch that is read already."""
-        return cls(batch.rows, batch.count, lambda cut: batch.part(cut.run).part(cut.own), batch.first)
+        return cls(batch.rows, batch.count, lambda row_slice: row_slice.of_batch(batch), batch.first)
 
 
 class Task(ABC, Generic[ModelT, BatchT]):
@@ -209,15 +194,15 @@ class BucketedTask(Task[ModelT, BatchT]):
 
     def unread(self, step: int, device: torch.device) -> UnreadBatch[BatchT]:
         rows = self.buckets.rows(step)
-        return UnreadBatch(len(rows), self.count(rows), lambda cut: self.batch_of(rows, device, cut))
+        return UnreadBatch(len(rows), self.count(rows), lambda row_slice: self.batch_of(rows, device, row_slice))
 
     def count(self, rows: NDArray[np.int64]) -> int:
         """The number of predictions in the batch of these examples; by default one for each."""
         return len(rows)
 
     @abstractmethod
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> BatchT:
-        """The batch of these examples, cut."""
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> BatchT:
+        """The batch of these examples, of which some rows are read."""
 
 
 def reset(state: State, share: float, init_state: Callable[[int], State]) -> State:

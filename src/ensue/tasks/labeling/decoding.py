@@ -16,8 +16,9 @@ from ensue.models.modules import device_of
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
 from ensue.nn import Posterior
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import spread
-from ensue.tasks.contract.task import WHOLE, Cut, on_device
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.words.data import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
@@ -85,10 +86,14 @@ class LabeledTexts(NamedTuple):
     misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
     """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
 
-    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
+    def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
         """Return the batch of these passages, cut."""
-        words = self.texts.batch(passages, device, cut)
-        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(passages, device, cut))
+        words = self.texts.batch(passages, device, row_slice)
+        return (
+            words
+            if self.subwords is None
+            else words._replace(subwords=self.subwords.batch(passages, device, row_slice))
+        )
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """Return the tags (T,) of each sentence, in order. Each word form is encoded once."""

@@ -25,8 +25,9 @@ from ensue.models.modules import evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import Positions
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.outputs import written
-from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.labeling.decoding import Passages, placed
 from ensue.text.label_columns import LabelColumns, TaggerLabels
 from ensue.text.labels import Labels
@@ -124,7 +125,7 @@ class Labeled(Protocol):
     def words(self) -> Texts | Sequence[Sequence[str]]:
         """The words of each sentence; empty for inputs that are no words."""
 
-    def batch(self, passages: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Positions:
+    def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Positions:
         """Return the batch of these passages, cut."""
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
@@ -156,8 +157,8 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     def count(self, rows: NDArray[np.int64]) -> int:
         return int(self.passages.words.lengths[rows].sum())
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> TaggedBatch:
-        local_rows, sentences = cut.of(rows), None
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TaggedBatch:
+        local_rows, sentences = row_slice.of(rows), None
         if not self.passages.are_sentences:
             sentences = placed(self.passages.places(local_rows, among=rows), device)
         numbers, among = self.passages.numbers(local_rows), self.passages.numbers(rows)
@@ -166,7 +167,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         else:
             places, real = side_by_side(self.tags.starts, self.tags.lengths, numbers, among=among)
             targets = self.soft[places] * real[..., None]
-        return TaggedBatch(self.train.batch(rows, device, cut), sentences, on_device(targets, device))
+        return TaggedBatch(self.train.batch(rows, device, row_slice), sentences, on_device(targets, device))
 
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.words, batch.tags, batch.sentences), None

@@ -17,9 +17,10 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.nn import WordSample
+from ensue.nn.draws import RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
-from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch, on_device, reset
+from ensue.tasks.contract.task import Batch, Task, UnreadBatch, on_device, reset
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.texts.corpus import Corpus, CorpusJob, read_corpus
@@ -75,8 +76,8 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         rows, first = np.arange(self.batches.batch_size), self.batches.is_first(step)
         sample = None if self.sampled is None else self.sampled.draw(step, device)
 
-        def read(cut: Cut) -> LanguageBatch:
-            batch = self.batches.batch(step, cut.of(rows))
+        def read(row_slice: RowSlice) -> LanguageBatch:
+            batch = self.batches.batch(step, row_slice.of(rows))
             inputs, targets = on_device(batch.inputs, device), on_device(batch.targets, device)
             return LanguageBatch(inputs, targets, sample, first=first)
 

@@ -34,8 +34,9 @@ from ensue.models.build_text import POOLINGS
 from ensue.models.language_model import padded
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import ranks, spread
-from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut, Scores, Task, on_device
+from ensue.tasks.contract.task import Batch, BucketedTask, Scores, Task, on_device
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
 from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
@@ -346,8 +347,8 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
         self.pool = POOLINGS[recipe.sentences.pooling](recipe.encoder.d_model, False)
         super().__init__(pairs.lengths, recipe.train)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
-        if len(cut.of(rows)) < len(rows):
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
+        if len(row_slice.of(rows)) < len(rows):
             raise RecipeError(f"too little memory for a batch, {UNCUT}: expected a smaller train.batch_size")
         return self.pairs.batch(rows, device)
 

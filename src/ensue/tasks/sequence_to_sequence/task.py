@@ -17,9 +17,10 @@ from ensue.data.examples import Pair
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import spread
 from ensue.tasks.contract.chunks import MOST_ATTENDED, check_read, chunks, most_read
-from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, NamedScores, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
@@ -152,13 +153,13 @@ class EncodedPairs(NamedTuple):
         lengths: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
         return lengths
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
+    def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
         """Return the batch of the pairs in these rows, cut."""
-        sides, local_rows = (self.sources, self.targets), cut.of(rows)
+        sides, local_rows = (self.sources, self.targets), row_slice.of(rows)
         masks = (side.mask(local_rows, among=rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
         sources, targets = (on_device(side.padded(local_rows, among=rows), device) for side in sides)
-        layers = tuple(part.batch(rows, device, cut) for part in self.contextual)
+        layers = tuple(part.batch(rows, device, row_slice) for part in self.contextual)
         return PairBatch(sources, source_mask, targets, target_mask, layers)
 
     def __len__(self) -> int:
@@ -186,8 +187,8 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
     def count(self, rows: NDArray[np.int64]) -> int:
         return int(self.train.targets.lengths[rows].sum())
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
-        return self.train.batch(rows, device, cut)
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
+        return self.train.batch(rows, device, row_slice)
 
     def loss(self, model: TextModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
         state = model.begin(batch.sources, batch.source_mask, batch.contextual)

@@ -26,7 +26,7 @@ from ensue.interruption import check_interrupted
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel, padded, read_prefixes
 from ensue.models.modules import device_of, evaluating
-from ensue.ranks import cut, ranks, spread
+from ensue.ranks import ranks, shard, spread
 from ensue.types import State, exact
 
 CHUNK_TOKENS = 1024
@@ -152,9 +152,9 @@ def read(
         return float(total)
 
     size = len(windows or runs)
-    pieces = min(ranks().pieces, size)
+    count = min(ranks().num_shards, size)
     with evaluating(model):
-        total = sum(spread(read_some, [cut(size, piece, pieces) for piece in range(pieces)]))
+        total = sum(spread(read_some, [shard(size, index, count) for index in range(count)]))
     return LanguageScores(total, len(tokens), tokens.characters, tokens.unknown)
 
 

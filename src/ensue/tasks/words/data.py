@@ -17,12 +17,13 @@ from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.build_text import build_lexicon
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms, Words
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.stored import changed
 from ensue.tasks.contract.data_set import DataSet
 from ensue.tasks.contract.labels_job import LabeledData
-from ensue.tasks.contract.task import WHOLE, Cut, on_device
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.model import pretrained_vectors, with_vectors
@@ -124,18 +125,18 @@ class EncodedTexts:
         columns = [column.joined(firsts) for column in self.columns]
         return changed(self, words=self.words.joined(firsts), columns=columns)
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
+    def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
         """The batch of the texts in these rows, cut; its forms are those of all."""
-        own, padded = cut.of(rows), self.words.padded(rows)
+        own, padded = row_slice.of(rows), self.words.padded(rows)
         mask = self.words.mask(own, among=rows)
         forms, inverse = np.unique(padded, return_inverse=True)
-        numbers = cut.of(inverse.reshape(padded.shape))
+        numbers = row_slice.of(inverse.reshape(padded.shape))
         return Words(
             forms=EncodedForms.of(self.forms.select(forms), device),
             numbers=on_device(numbers, device),
             columns=on_device(stacked(self.columns, own, numbers.shape, among=rows), device),
             mask=None if mask is None else on_device(mask, device),
-            contextual=tuple(part.batch(rows, device, cut) for part in self.contextual),
+            contextual=tuple(part.batch(rows, device, row_slice) for part in self.contextual),
         )
 
     def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -22,8 +22,8 @@ from ensue.cache import bound, put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Ragged
 from ensue.errors import DataError
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.tasks.contract.chunks import chunks
-from ensue.tasks.contract.task import WHOLE, Cut
 
 FORMAT = 1
 """Raise it when the vectors of a model change though its files do not."""
@@ -42,9 +42,9 @@ class LayersOfTexts(ABC):
     def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
         """The texts' vectors (B, T, L, d), zeros where there is no word, as wide as all of `among` (None: texts)."""
 
-    def batch(self, texts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Tensor:
+    def batch(self, texts: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Tensor:
         """`rows` as float32 on a device, cut."""
-        return torch.from_numpy(self.rows(cut.of(texts), among=texts)).to(device).float()
+        return torch.from_numpy(self.rows(row_slice.of(texts), among=texts)).to(device).float()
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.stored import changed
-from ensue.tasks.contract.task import WHOLE, Cut, on_device
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.texts.framing import Framing, Ids
 
 MOST_KNOWN, LONGEST_KNOWN = 1 << 17, 32
@@ -221,7 +222,7 @@ class SubwordTexts:
         """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
         return changed(self, words=[words.joined(firsts) for words in self.words])
 
-    def batch(self, rows: Ids, device: torch.device, cut: Cut = WHOLE) -> Subwords:
+    def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
         """The batch of the texts in these rows, cut; all are read, since a text can have several windows."""
         found = []
         for row in rows.tolist():
@@ -232,4 +233,4 @@ class SubwordTexts:
                 parts.append([*first, *(pieces[number] for number in numbers[1:])])
             found.append(parts)
         whole = self.reader.batch(found, device)
-        return whole if cut == WHOLE else whole.part(cut.run).part(cut.own)
+        return whole if row_slice == ALL_ROWS else row_slice.of_batch(whole)

@@ -24,7 +24,7 @@ from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.nn import SequenceLayer, VariationalRecurrent
-from ensue.nn.draws import normal
+from ensue.nn.draws import ALL_ROWS, RowSlice, normal
 from ensue.nn.gaussian import Gaussian
 from ensue.nn.heads.mixture import Mixture, MixtureHead
 from ensue.nn.recurrent.variational import VariationalState
@@ -33,7 +33,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.pictures import picture
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import DataSetJob, Split
-from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
+from ensue.tasks.contract.task import Batch, BucketedTask
 from ensue.types import Loss, State, select_rows
 
 ReaderState: TypeAlias = Any
@@ -538,8 +538,8 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
     def count(self, rows: NDArray[np.int64]) -> int:
         return int(self.train.lengths[rows].sum())
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> FramesBatch:
-        return FramesBatch(frames_of(self.train, rows, device, cut))
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> FramesBatch:
+        return FramesBatch(frames_of(self.train, rows, device, row_slice))
 
     def loss(self, model: FramePredictor, batch: FramesBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.frames), None

@@ -25,7 +25,7 @@ from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import Encoder, EncoderSpecification
 from ensue.nn import SequenceLayer
-from ensue.nn.draws import normal
+from ensue.nn.draws import ALL_ROWS, RowSlice, normal
 from ensue.nn.gaussian import Gaussian
 from ensue.nn.images import Glimpses, GlimpseVector, ImageVector
 from ensue.ranks import spread
@@ -33,7 +33,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.runs.schema import Config, Size
 from ensue.tasks.contract.labels_job import LabelsJob
-from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_device
+from ensue.tasks.contract.task import BucketedTask, TensorBatch, on_device
 from ensue.text.labels import Classes
 from ensue.types import Loss, State, select_rows
 
@@ -375,11 +375,11 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         self.targets = targets_of(labels, train.labels)
         super().__init__(train.lengths, recipe.train)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> TensorBatch:
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TensorBatch:
         targets = self.targets[rows]
         longest = int((targets >= 0).sum(1).max())
-        frames = frames_of(self.train.rows, rows, device, cut).values
-        return TensorBatch((frames, on_device(cut.of(targets)[:, :longest], device)))
+        frames = frames_of(self.train.rows, rows, device, row_slice).values
+        return TensorBatch((frames, on_device(row_slice.of(targets)[:, :longest], device)))
 
     def loss(self, model: GlimpseReader, batch: TensorBatch, state: State) -> tuple[Loss, State]:
         frames, targets = batch.tensors

@@ -20,12 +20,13 @@ from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, FramesSeen, LabeledFrameParts
+from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.chunks import check_read, most_read
 from ensue.tasks.contract.data_set import DataSet, Split
 from ensue.tasks.contract.model import check_same_shape, fill, pairs_of
-from ensue.tasks.contract.task import WHOLE, Cut, on_device
+from ensue.tasks.contract.task import on_device
 
 
 class Hashed(ABC):
@@ -97,11 +98,11 @@ class LabeledSeries(Hashed):
 
 
 def frames_of(
-    rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device, cut: Cut = WHOLE
+    rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device, row_slice: RowSlice = ALL_ROWS
 ) -> Frames:
     """Return a batch of series, cut."""
     among = np.asarray(chosen, np.int64)
-    numbers = cut.of(among)
+    numbers = row_slice.of(among)
     values, mask = rows.padded(numbers, among=among), rows.mask(numbers, among=among)
     return Frames(on_device(values, device), None if mask is None else on_device(mask, device))
 
