@@ -103,7 +103,7 @@ class ClassifiedFrames(NamedTuple):
     def batch(
         self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS
     ) -> tuple[Frames, ...]:
-        """Return the batch of these rows, cut."""
+        """Return the batch of these rows, of which `row_slice` is read."""
         return (frames_of(self.rows, rows, device, row_slice),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:

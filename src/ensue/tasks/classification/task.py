@@ -54,7 +54,7 @@ class Labeled(Protocol):
     def batch(
         self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS
     ) -> tuple[Positions, ...]:
-        """Return the batch of these rows, cut."""
+        """Return the batch of these rows, of which `row_slice` is read."""
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
         """Return the probability of each label (N, K), in order."""

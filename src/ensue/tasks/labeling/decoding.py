@@ -87,7 +87,7 @@ class LabeledTexts(NamedTuple):
     """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
-        """Return the batch of these passages, cut."""
+        """Return the batch of these passages, of which `row_slice` is read."""
         words = self.texts.batch(passages, device, row_slice)
         return (
             words
