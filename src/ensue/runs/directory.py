@@ -125,7 +125,7 @@ class RunDirectory:
                 with_needs(needs if isinstance(needs, list) else [])
             except RecipeError as error:
                 raise RunError(f"{self.path}: {error}") from None
-            raise RunError(f"{self.path}: a run of the task {shown(task)}, which this ensue has not")
+            raise RunError(f"{self.path}: it needs the task {shown(task)}, which no installed extension has")
         if task != self.recipe.task:
             raise RunError(f"{self.path}: damaged: config.json is of {task}, recipe.toml of {self.recipe.task}")
         return task_entry(task)

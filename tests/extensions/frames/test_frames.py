@@ -25,6 +25,7 @@ from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.recipe import read_recipe
 from ensue.tasks.contract.chunks import Shard
 from extensions.frames.tiny_frames import recipe
+from kept_runs.make import unpacked
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
 from training.tiny_texts import Listener, without_pictures
@@ -307,3 +308,10 @@ def test_a_header_as_python_2_wrote_it_is_read_in_silence(tmp_path: Path) -> Non
 def test_what_to_try_names_a_file_where_a_model_reads_or_writes_no_text() -> None:
     assert first_use("drawing", Path("run")) == "ensue generate run --out FILE"
     assert first_use("frame-labeling", Path("run")) == "ensue predict run FILE"
+
+
+def test_a_run_says_what_it_needs_where_the_extension_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked("tag-frames", tmp_path)
+    monkeypatch.setattr("ensue.tasks.entries", lambda kind: {})
+    with pytest.raises(RunError, match="needs the task 'frame-labeling', which no installed extension has"):
+        ensue.load(tmp_path / "tag-frames")
