@@ -240,7 +240,7 @@ def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str,
 
 
 MAX_INTEGRATED_FRAMES = 2_000
-"""The most frames of a series whose integrated gradients are computed; of more it takes half a minute and longer."""
+"""The most frames of a series whose integrated gradients are computed; more take half a minute."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class TaggedFrames:
         self.rows, self.labels = rows, labels
         self.misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
         self.words: Sequence[Sequence[str]] = [()] * len(labels)
-        """Frames have none."""
+        """Empty: frames are no words."""
 
     @cached_property
     def passages(self) -> Passages:
@@ -243,7 +243,7 @@ def inspect_series(model: Tagger, series: SeriesView, labels: Labels, facts: Map
 
 @dataclass(frozen=True)
 class FrameTaggerView(SeriesView, TagsView):
-    """A series in a tagger. `said` are the labels of its frames in the model."""
+    """A series in a tagger. `said` are the labels of its frames that the model predicts."""
 
     said: tuple[str, ...]
 

@@ -25,7 +25,7 @@ from ensue.inspection.page import Section, cut
 
 MAX_DRAWN_FRAMES = 500
 TOTAL_WIDTH, MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 1_000, 3, 44
-"""The pixels that all frames share, if they can, and those of one."""
+"""The pixels of all frames together, and the least and most pixels of a frame."""
 MIN_WIDTH_WITH_GAPS = 18
 """The pixels of a frame from which on frames have gaps between them."""
 NUMBER_STEPS, MIN_NUMBER_WIDTH = (1, 2, 5, 10, 20, 50), 40
@@ -33,7 +33,7 @@ NUMBER_STEPS, MIN_NUMBER_WIDTH = (1, 2, 5, 10, 20, 50), 40
 
 
 class FrameColumns(WordColumns):
-    """The places of the first of `length` narrow frames; `seconds` is the time of a frame, 0 if it is unknown."""
+    """The columns of the first of `length` frames; `seconds` is the time of a frame, 0 if unknown."""
 
     unit = "frame"
 
@@ -51,7 +51,7 @@ class FrameColumns(WordColumns):
 
     @property
     def note(self) -> str:
-        """A note of what is left out."""
+        """A note of the number of frames that are not drawn."""
         return cut(self.length, len(self), "frames")
 
 
@@ -77,10 +77,10 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 MAX_ROW_HEIGHT, MAX_MAP_HEIGHT = 18, 220
 """Pixels of a row of a map, and of all rows of a large one."""
 MAX_NAMED_ROWS = 12
-"""The most rows of a map that have names, and the most numbers that are told of a frame."""
+"""The most rows of a map that have names, and the most numbers in the title of a frame."""
 BAR_HEIGHT = 110
 MAX_IMAGE_SIDE = 360
-"""The pixels that an image has room for, both ways."""
+"""The most pixels of a side of an image."""
 PALE_TO_DARK = np.array([[253, 243, 205], [240, 150, 60], [178, 40, 90], [30, 20, 70]]) / 255
 COOL_TO_WARM = np.array([[28, 110, 190], [240, 240, 240], [220, 80, 10]]) / 255
 MISSING_COLOR = np.array([150, 150, 150]) / 255

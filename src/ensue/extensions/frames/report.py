@@ -65,7 +65,7 @@ class FrameSummary(Summary):
     """`size` series of frames. `labels` count series, `frame_labels` frames, if a label stands at each."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    """How many files hold what: sound, npy, table, ..."""
+    """The number of files of each kind: sound, npy, table, ..."""
     lengths: Lengths = field(default_factory=Lengths)
     """In frames."""
     labels: Counter[str] = field(default_factory=Counter)
@@ -74,7 +74,7 @@ class FrameSummary(Summary):
     """Whether frames of one series have different labels."""
     num_unlabeled: int = 0
     rate: float = 0.0
-    """Frames in a second, or samples of sounds; 0 if nobody knows it."""
+    """Frames per second, or samples per second of sounds; 0 if unknown."""
     columns: tuple[str, ...] = ()
     ranges: Ranges | None = None
     num_mixed: int = 0

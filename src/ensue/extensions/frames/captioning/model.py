@@ -249,7 +249,7 @@ class CaptionerParts(FrameParts):
 
 
 class Captioned(NamedTuple):
-    """A series and the captions that are right for it, of which there may be none."""
+    """A series and its right captions, perhaps none."""
 
     series: Series
     targets: tuple[str, ...] = ()

@@ -254,7 +254,7 @@ class Frame(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The places of the columns; None for one that is not there."""
+    """The places of the columns; None for a missing column."""
 
     series: int | None
     label: int | None

@@ -29,7 +29,7 @@ class LogMel(NamedTuple):
     floor: float = 1e-6
     """The least energy of a band; samples are from -1 to 1."""
     top_db: float = 0.0
-    """How many decibels below the largest feature of a sound, which is then 0, the least one is; 0: as they are."""
+    """The decibels from the largest feature of a sound, which is then 0, down to the least feature; 0: no limit."""
 
     @property
     def reach(self) -> float:
@@ -48,10 +48,10 @@ class SeriesOptions(NamedTuple):
     time: str = "time"
     """The columns of a table: the name of the series, its label, and when a frame was taken."""
     pattern: str = ""
-    """Where a file's name has its label, such as `{label}_{}_{}`."""
+    """The place of the label in the name of a file, such as `{label}_{}_{}`."""
     encoding: str = "utf-8"
     group: str = ""
-    """The column of a table, or the part of a pattern, with what belongs together; empty: none is read."""
+    """The column of a table, or the name in a pattern, of the groups; empty: no groups."""
 
 
 class Series(NamedTuple):
@@ -70,11 +70,11 @@ class Series(NamedTuple):
     columns: tuple[str, ...] = ()
     """The names of the d features, if they have names."""
     channels: int = 0
-    """Of a sound: how many were mixed; 0: it is no sound."""
+    """The channels of a sound, which were mixed; 0: no sound."""
     colors: int = 0
-    """Of an image: the numbers of a pixel; 0: it is no image."""
+    """The numbers of a pixel of an image; 0: no image."""
     group: str = ""
-    """The group it belongs to, such as a speaker; "" if nobody says it."""
+    """The group, such as a speaker; "" if unknown."""
 
     def named_group(self, name: str) -> str:
         """Return the group that data call `name`. Raises DataError if they name none."""

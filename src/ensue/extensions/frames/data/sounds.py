@@ -22,7 +22,9 @@ from ensue.extensions.frames.data.series import LogMel, Series, SeriesOptions
 
 MAX_BATCH_FRAMES = 4096
 MAX_WEIGHTS, MAX_NUMBERS = 1 << 26, 1 << 28
-"""The most weights of bands, and the most features of a sound: half a gigabyte, and one. The head of a file may lie."""
+"""The most weights of bands (half a gigabyte), and the most features of a sound (a gigabyte): headers of files may be
+wrong.
+"""
 
 
 def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str = "") -> NDArray[np.float32]:

@@ -27,7 +27,7 @@ from ensue.extensions.frames.signs import FRAME_SUFFIXES, FRAME_TABLES, PATH, di
 
 
 class LabeledPath(NamedTuple):
-    """A file, its label and its group ("" if it has none), and where they stand."""
+    """A file with its label and group ("" without), and the line of the table that names the file."""
 
     path: Path
     label: str
@@ -121,10 +121,15 @@ class Shape(NamedTuple):
 
 
 class FrameSource:
-    """Series in the order of their files, or the one that is called `FILE[n]`. A `shape` is what they have to have;
-    without one the first series says it.
+    """The series of a location in the order of their files, or the only series that `FILE[n]` names.
 
-    Raises DataError for no file, and as they are read for a series that cannot be used.
+    Args:
+        location: The file, folder, glob or table of paths.
+        reading: The options of reading.
+        shape: The shape that all series must have; without it the first series sets it.
+
+    Raises:
+        DataError: There is no file; while reading, a series cannot be used.
     """
 
     def __init__(self, location: Location, reading: SeriesOptions, *, shape: Shape | None = None) -> None:

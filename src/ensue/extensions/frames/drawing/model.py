@@ -124,7 +124,7 @@ class PaintState(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The parts of the bound on `-log p(x)` of each image, in nats. In the mean over draws it is not below."""
+    """The terms of the bound on `-log p(x)` of each image, in nats; their mean over draws is at least `-log p(x)`."""
 
     reconstruction: Float[Tensor, " B"]
     """`-log D(x | c_T)` (eq. 9)."""
@@ -180,7 +180,7 @@ class Painter(nn.Module):
         return Bound(reconstruction, q.divergence(), -reconstruction - q.ratio(q.at(noise)).sum(1))
 
     def paint(self, z: Float[Tensor, "B d_latent"], state: PaintState) -> PaintState:
-        """One stroke."""
+        """Return the state after a stroke."""
         h, decoder = self.decoder.step(z, state.decoder)
         return state._replace(canvas=self.canvas(state.canvas + self.writer(h)), h=h, decoder=decoder)
 

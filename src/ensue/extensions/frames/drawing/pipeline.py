@@ -105,7 +105,7 @@ MAX_IMAGE_PIXELS = 120
 
 
 class Frame(NamedTuple):
-    """The frame of a window in a drawing, in pixels of the image, and what is said of it."""
+    """The frame of a window in a drawing, in pixels of the image, and its title."""
 
     x: float
     y: float

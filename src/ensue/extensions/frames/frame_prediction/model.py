@@ -50,8 +50,10 @@ class Read(NamedTuple):
 
 
 class FrameReader(nn.Module, ABC):
-    """`forward` reads whole series. Where frames are generated, `open` says what is known before the next one, with
-    latent variables from the prior, and `close` reads it.
+    """A reader of frames. `forward` reads whole series.
+
+    In generation, `open` returns the features before the next frame, with latent variables from the prior, and `close`
+    reads the frame.
     """
 
     d_out: int
@@ -96,7 +98,7 @@ class FrameReader(nn.Module, ABC):
 
 
 class PlainState(NamedTuple):
-    """The last frame, which no layer has read yet, and the state of the layers before it."""
+    """The last frame, not yet read by the layers, and the state of the layers before the frame."""
 
     last: Float[Tensor, "B d"]
     layers: State
@@ -237,7 +239,7 @@ class FramePredictor(nn.Module):
 
     @property
     def d_latent(self) -> int:
-        """The number of latent variables of a frame; 0: there are none."""
+        """The number of latent variables per frame; 0 without latent variables."""
         return self.reader.d_latent
 
     def forward(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> FrameNats:
@@ -373,7 +375,7 @@ class FrameScores(Scores):
 
     @property
     def nats_per_frame(self) -> float:
-        """The mean of a frame, in nats; with latent variables at most so many."""
+        """The mean nats of a frame; with latent variables an upper bound."""
         return self.total_nats / self.frames
 
     def as_json(self) -> dict[str, float | int | None]:

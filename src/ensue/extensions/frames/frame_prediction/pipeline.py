@@ -64,7 +64,7 @@ from ensue.tasks.contract.description import (
 )
 
 PRIOR_SEED = 1
-"""The seed of the draws from the prior. Those of the scores have another one."""
+"""The seed of the draws from the prior; scores use another seed."""
 
 
 @dataclass(frozen=True)

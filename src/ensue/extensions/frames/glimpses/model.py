@@ -42,10 +42,10 @@ PLACE_SCALE = 0.02
 
 
 class GlimpseState(NamedTuple):
-    """Where reading is, in each of R = B · M ways through images: the state of the model between two glimpses."""
+    """The state of R = B · M readings between two glimpses: M paths of glimpses through each of B images."""
 
     seen: Float[Tensor, "R d"]
-    """r¹, what was seen."""
+    """r¹, the state of the layer that reads glimpses."""
     plan: Float[Tensor, "R d"]
     """r², from which the next place follows."""
     means: Float[Tensor, "R 2"]
@@ -55,7 +55,7 @@ class GlimpseState(NamedTuple):
 
 
 class SymbolRead(NamedTuple):
-    """A symbol in R ways through images: the logits of the symbols and, last, of the stop; and N glimpses before it."""
+    """A symbol in R readings: the logits of the symbols and last of the stop; and the N glimpses before the symbol."""
 
     logits: Float[Tensor, "R K"]
     places: Float[Tensor, "R N 2"]
@@ -64,7 +64,7 @@ class SymbolRead(NamedTuple):
 
 
 class ReadSymbols(NamedTuple):
-    """The readings of M ways through B images, S symbols; zeros after the last one of an image."""
+    """The readings of B images on M paths, S symbols; zeros after the last symbol of an image."""
 
     logits: Float[Tensor, "B M S K"]
     places: Float[Tensor, "B M S N 2"]
@@ -242,7 +242,7 @@ class GlimpsesConfig(Config):
 
 @dataclass(frozen=True)
 class GlimpseParts(LabeledFrameParts):
-    """The parts of a model that reads images of so many `rows`; its labels are the symbols."""
+    """The parts of a model that reads images of `rows` rows; its labels are the symbols."""
 
     config: ClassVar[type[Config]] = GlimpsesConfig
     labels: Classes

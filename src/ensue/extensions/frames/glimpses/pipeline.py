@@ -117,7 +117,7 @@ MAX_SAMPLES = 10_000
 
 
 class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
-    """A reader of images in glimpses: predicts, evaluates, and shows where it looks."""
+    """A reader of images in glimpses: predicts, evaluates, and shows the path of glimpses."""
 
     recipe: GlimpsesRecipe
     parts: GlimpseParts

@@ -33,7 +33,7 @@ class Hashed(ABC):
     """Examples of numbers, which are divided and compared by the digests of these."""
 
     groups: Sequence[str]
-    """The group of each example that the data name; empty if they name none."""
+    """The group of each example; empty if the data have no groups."""
 
     @property
     @abstractmethod
@@ -57,7 +57,7 @@ class Hashed(ABC):
 
 @dataclass
 class LabeledSeries(Hashed):
-    """Series with the labels of each: of the whole, or one for each frame."""
+    """Series with their labels: of the series, or one for each frame."""
 
     rows: FrameRows
     labels: list[tuple[str, ...]]
@@ -75,7 +75,7 @@ class LabeledSeries(Hashed):
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """The rank of the rarest label of each series, 0 for none."""
+        """The frequency rank of the rarest label of each series; 0 without labels."""
         ranks = {label: rank for rank, (label, _) in enumerate(self.label_counts.most_common(), 1)}
         return np.array([max((ranks[label] for label in labels), default=0) for labels in self.labels], np.int64)
 
@@ -130,9 +130,14 @@ def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None
 
 
 class SeriesData(DataSet[LabeledSeries]):
-    """The series of a recipe, with the shape that they had in a run that is resumed, or from which this one begins.
-    `labels_of` gives the labels from which is learned, and raises DataError for a series that has none; `check` raises
-    it for one that the model cannot read, beside images of so many rows (0: it is the first one).
+    """The series of a recipe, checked against the shape of the run that is resumed or from which training begins.
+
+    Args:
+        recipe: The recipe.
+        run: The run that is resumed.
+        labels_of: Returns the labels of a series that are learned; raises DataError for a series without labels.
+        check: Raises DataError for a series that the model cannot read, given the rows of the first image (0: none
+            yet).
     """
 
     unit: ClassVar[str] = "series"

@@ -23,7 +23,7 @@ from ensue.tasks.contract.model import ModelParts
 
 
 class Frames(NamedTuple):
-    """A batch of series: `values`, NaN where they are missing, and a mask. It stands where `Words` can stand."""
+    """A batch of series, a kind of `Positions`: `values`, NaN where they are missing, and a mask."""
 
     values: Float[Tensor, "B T d"]
     mask: Bool[Tensor, "B T"] | None
@@ -45,7 +45,7 @@ class Frames(NamedTuple):
 
     @property
     def keys(self) -> Int[Tensor, "B T"]:
-        """No frame has a name."""
+        """Zeros: frames have no identity as words have."""
         return torch.zeros(self.shape, dtype=torch.int64, device=self.values.device)
 
 

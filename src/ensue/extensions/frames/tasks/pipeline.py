@@ -116,7 +116,7 @@ class FramesPipeline(Predictor):
             yield from self.predict_json([series])
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Any:
-        """`inspect` of a location, perhaps with a target behind it; or of frames, as the server has them."""
+        """`inspect` of a location, perhaps followed by a target; or of frames, as the server has them."""
         inspected: Any = self
         is_place = any(isinstance(text, str) for text in texts)
         return inspected.inspect(*texts, **options) if is_place else inspected.inspect(list(texts), **options)
@@ -220,7 +220,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
 class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
-    """The base of the pipelines that have one answer to each series."""
+    """The base of the pipelines with one answer for each series."""
 
     @abstractmethod
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[AnswerT]:
