@@ -139,6 +139,18 @@ def check(name: str, found: int) -> None:
     assert found <= MOST[name], f"{name}: {found}, more than {MOST[name]}"
 
 
+def listed(heading: str) -> set[str]:
+    """Return the files in the table below a heading of docs/architecture.md."""
+    text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return set(
+        re.findall(r"^\| `(\S+\.py)` \|", text.partition(f"## {heading}\n")[2].partition("\n## ")[0], re.MULTILINE)
+    )
+
+
+def names(files: set[str]) -> set[str]:
+    return {Path(file).relative_to(PACKAGE).as_posix() for file in files}
+
+
 def test_the_house_grows_no_larger() -> None:
     found = figures_of_the_source()
     assert {name: number for name, number in found.items() if number > MOST[name]} == {}
@@ -151,11 +163,15 @@ def test_there_are_no_more_circles() -> None:
 
 @pytest.mark.slow
 def test_a_step_passes_no_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check("files of a step of `train char-lstm`", len(files_of_a_step(tmp_path, monkeypatch)))
+    passed = files_of_a_step(tmp_path, monkeypatch)
+    check("files of a step of `train char-lstm`", len(passed))
+    assert listed("A tensor in one training step") == names(passed)
 
 
 def test_a_prediction_passes_no_more_files(tmp_path: Path) -> None:
-    check("files of a warm `predict` of a tagger", len(files_of_a_prediction(tmp_path)))
+    passed = files_of_a_prediction(tmp_path)
+    check("files of a warm `predict` of a tagger", len(passed))
+    assert listed("A text in one prediction") == names(passed)
 
 
 def test_a_completion_passes_no_more_files(

@@ -121,7 +121,7 @@ def bf16_kernel() -> Bf16Kernel | None:
 def has_bfloat16() -> bool:
     """Whether torch multiplies in bfloat16 by instructions of this processor.
 
-    Without them oneDNN refuses its recurrent kernels, and products take 4 to 30 times as long as in float32 (LOG.md).
+    Without them oneDNN refuses its recurrent kernels, and products take 4 to 30 times as long as in float32 (docs/log).
     True where oneDNN, or what the processor has, is not known.
     """
     if not torch.backends.mkldnn.is_available() or not features():  # type: ignore[no-untyped-call]

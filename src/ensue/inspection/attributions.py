@@ -6,7 +6,7 @@ Integrated gradients (Sundararajan, Taly & Yan 2017) go in a straight line from 
 
 The second equation holds for each part of the line too. So it tells where the sum over points, which are rows of a
 batch, is not yet the integral; only there more points are taken. The gradients of recurrent layers are much larger at
-some places of the line than at others, and the same points for all are off by any amount (LOG.md, 2026-11-23).
+some places of the line than at others, and the same points for all are off by any amount (docs/log, 2026-11-23).
 """
 
 from __future__ import annotations

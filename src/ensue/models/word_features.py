@@ -253,7 +253,7 @@ class WordFeatures(nn.Module):
 
 
 def _table(size: int, d_out: int) -> TokenEmbedding:
-    """Vectors that begin small: what is rare should say little until it has been learned (LOG.md)."""
+    """Vectors that begin small: what is rare should say little until it has been learned (docs/log)."""
     table = TokenEmbedding(size, d_out)
     nn.init.normal_(table.weight, std=FIRST_STD)
     return table

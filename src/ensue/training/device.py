@@ -88,7 +88,7 @@ def computing(way: Way, device: str = "cpu") -> Iterator[None]:
 def bound_kept_products() -> None:
     """Bounds what a process keeps of oneDNN's products, which are compiled anew for each shape.
 
-    Texts have many shapes, and without a bound a training run in bfloat16 grows by gigabytes (LOG.md). The libraries
+    Texts have many shapes, and without a bound a training run in bfloat16 grows by gigabytes (docs/log). The libraries
     read these variables when they compile the first product.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):

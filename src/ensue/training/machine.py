@@ -156,7 +156,7 @@ def measure(machine: Machine) -> Profile:
 def ways(workload: Workload) -> list[Way]:
     """The ways to compare, the plain one first. A bag multiplies no matrices, so only its threads vary.
 
-    A processor that multiplies in bfloat16 by other instructions is slower in it (LOG.md), so this is not compared.
+    A processor that multiplies in bfloat16 by other instructions is slower in it (docs/log), so this is not compared.
     """
     cores = processor.cores()
     counts = sorted({1, max(1, cores // 2), cores})

@@ -24,7 +24,7 @@ from ensue.models.levels import levels_of
 from ensue.nn import MultiHeadAttention, SequenceLayer
 
 SCALE = 0.8
-"""The number s, by validation losses of Transformers and LSTMs (LOG.md, 2026-11-25)."""
+"""The number s, by validation losses of Transformers and LSTMs (docs/log, 2026-11-25)."""
 
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)

@@ -47,7 +47,7 @@ def fused_attention(
     A query that may attend to nothing gets zeros. `scale` is 1/√d unless it is given. Causal attention has no bias.
     It runs on torch's scaled-dot-product kernel. With a `tap`, which sees the weights, they are in memory, and with
     dropout too, whose random numbers belong to the rows. On a CPU that kernel's backward pass is slow in bfloat16:
-    there the weights of a few keys are in memory, and many keys are read in float32 (LOG.md).
+    there the weights of a few keys are in memory, and many keys are read in float32 (docs/log).
     """
     scale = 1 / math.sqrt(queries.shape[3]) if scale is None else scale
     on_cpu, given = queries.device.type == "cpu", values.dtype

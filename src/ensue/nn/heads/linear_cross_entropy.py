@@ -27,10 +27,10 @@ from ensue.nn.border import expect, expect_targets
 from ensue.types import at_least_float32
 
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
-"""The number of logits in a chunk, and the smallest number of its rows; the fastest on CPUs (LOG.md)."""
+"""The number of logits in a chunk, and the smallest number of its rows; the fastest on CPUs (docs/log)."""
 
 BLOCK_ELEMENTS = 1 << 18
-"""The number of logits in a block, whose softmax stays in a cache of 2 MB (LOG.md)."""
+"""The number of logits in a block, whose softmax stays in a cache of 2 MB (docs/log)."""
 
 ALIGNMENT = 16
 """Features are padded to a multiple of this number, for which the kernels of products are fastest."""

@@ -13,7 +13,7 @@ from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.linear_cross_entropy import WordSample, linear_cross_entropy, sampled_cross_entropy
 
 LARGE_VOCABULARY = 1024
-"""From this size on, the chunked loss is faster than the plain one (LOG.md)."""
+"""From this size on, the chunked loss is faster than the plain one (docs/log)."""
 
 
 class SoftmaxHead(nn.Module):

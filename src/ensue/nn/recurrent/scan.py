@@ -28,7 +28,7 @@ GPU_CHUNK = 4
 """Positions of a chunk on a GPU."""
 
 CPU_CHUNK, CPU_WIDTH = 16, 4096
-"""Positions of a chunk on a CPU, and the rows × features from which on there is a single chunk (LOG.md)."""
+"""Positions of a chunk on a CPU, and the rows × features from which on there is a single chunk (docs/log)."""
 
 
 def scan(

@@ -48,7 +48,7 @@ def run_kernel(
 
 
 def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None) -> Run:
-    """All rows at once. On a CPU, torch's kernel for packed rows is slower than padding (LOG.md)."""
+    """All rows at once. On a CPU, torch's kernel for packed rows is slower than padding (docs/log)."""
     if x.device.type == "cuda":
         # Weights are separate tensors, since WeightDrop replaces them for a call. cuDNN copies them into one piece at
         # each call and warns each time; the copy takes little time beside the product.
