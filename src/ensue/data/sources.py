@@ -22,7 +22,7 @@ from ensue.data.row_files import DatasetName, dataset_files, find_dataset
 from ensue.data.row_formats import files_read
 from ensue.errors import DataError
 from ensue.parsing import asked
-from ensue.text.boundaries import last_boundary
+from ensue.text.boundaries import cut_at_boundaries
 
 PIECE_CHARACTERS = 1 << 20
 KEPT_BYTES = 16 << 20
@@ -60,15 +60,7 @@ class TextSource:
         Wherever a piece has a boundary (`last_boundary`), it ends at one, so tokenizing the pieces equals tokenizing
         the whole. Memory does not grow with the text or its lines.
         """
-        rest = ""
-        for block in _clipped(self._blocks(), start, stop):
-            rest += block
-            if len(rest) >= PIECE_CHARACTERS:
-                cut = last_boundary(rest) or len(rest)
-                yield rest[:cut]
-                rest = rest[cut:]
-        if rest:
-            yield rest
+        return cut_at_boundaries(_clipped(self._blocks(), start, stop), least=PIECE_CHARACTERS)
 
     def count_characters(self) -> int:
         """The length of the text; the first call reads it once."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 
 BLANKS = " \t\n\r\f\v"
 _BOUNDARY = re.compile(r"\S(?=[ \t\n\r])")
@@ -31,6 +32,20 @@ def last_boundary(text: str) -> int | None:
         if begin == 0:
             return None
         width *= 16
+
+
+def cut_at_boundaries(chunks: Iterable[str], *, least: int = 0, longest: int = 0) -> Iterator[str]:
+    """The text in pieces of `least` characters or more that end at boundaries. More than `longest` characters without a
+    boundary are a piece, too.
+    """
+    rest = ""
+    for chunk in chunks:
+        rest += chunk
+        if len(rest) >= least and (cut := last_boundary(rest) or (len(rest) > longest) * len(rest)):
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest
 
 
 _JOINER = "\u200d"

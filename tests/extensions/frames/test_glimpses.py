@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
-from ensue.metrics.symbols import JudgedSymbols, score_symbols
+from ensue.extensions.frames.glimpses.symbols import JudgedSymbols, score_symbols
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory

@@ -102,8 +102,8 @@ def _recognized(kind: str, lines: Lines, names: Collection[str], known: str) -> 
     if lines.is_array:
         return "json"
     rows = _rows(lines)
-    found = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
-    return csv_format(lines) if found == "csv" else found
+    name = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
+    return csv_format(lines) if name == "csv" else name
 
 
 def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str:
@@ -139,8 +139,8 @@ def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
 def _values(lines: Lines) -> list[str]:
     """The first values of a JSON array; none where the lines are no array."""
     lines.split_array()
-    found: list[str] = []
+    values: list[str] = []
     if lines.is_array:
         with suppress(DataError):  # the block may end inside of a value
-            found.extend(islice((record.text for record in json_records(lines, is_array=True)), SAMPLE_ROWS))
-    return found
+            values.extend(islice((record.text for record in json_records(lines, is_array=True)), SAMPLE_ROWS))
+    return values

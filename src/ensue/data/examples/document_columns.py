@@ -22,11 +22,11 @@ from ensue.data.examples.layout import DocumentChoice
 from ensue.data.records.record import (
     LONGEST_NAME,
     Column,
+    distinct_columns,
     first_columns,
+    group_and_others,
     named_column,
     simplified,
-    taken_out,
-    told_apart,
 )
 from ensue.errors import DataError, listed
 
@@ -74,11 +74,11 @@ def find_columns(
     """The columns of a table by its first rows, which are keys if it `has_keys`. Raises DataError if none fit."""
     header = not has_keys and (_has_header(rows, choice) if choice.header is None else choice.header)
     columns = first_columns(rows, name, header=header, has_keys=has_keys)
-    group, others = taken_out(columns, choice.group, name)
+    group, others = group_and_others(columns, choice.group, name)
     table = _Table(columns, others, rows[1:] if header or has_keys else rows, name)
     label, texts, joined = table.decide(choice)
-    labels = told_apart(filter(None, [label]), columns, [choice.labels], name)
-    texts = told_apart(texts, columns, choice.texts, name)
+    labels = distinct_columns(filter(None, [label]), columns, [choice.labels], name)
+    texts = distinct_columns(texts, columns, choice.texts, name)
     return TableColumns(header, next(iter(labels), None), texts, joined, group)
 
 

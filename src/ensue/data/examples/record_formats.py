@@ -34,10 +34,10 @@ from ensue.data.records.record import (
     Column,
     Record,
     columns_counted,
+    distinct_columns,
     first_columns,
+    group_and_others,
     named_column,
-    taken_out,
-    told_apart,
 )
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
@@ -115,9 +115,9 @@ class RecordPairs(PairFormat):
             raise DataError(f"{columns_counted(1)}; expected a source, a {separator} and a target", lines.name, 1)
         if not choice.is_labeled and not header and not has_keys and len(columns) == len(choice.sources):
             choice = replace(choice, sources=tuple(str(column.number) for column in columns))
-        group, others = taken_out(columns, choice.group, lines.name)
+        group, others = group_and_others(columns, choice.group, lines.name)
         sides = self.sides(others, choice, lines.name)
-        sources, targets = (told_apart(side, columns, choice.names, lines.name) for side in sides)
+        sources, targets = (distinct_columns(side, columns, choice.names, lines.name) for side in sides)
         return PairLayout(self.name, sources, targets, header, group=group)
 
     def sides(self, columns: Sequence[Column], choice: PairChoice, file: str) -> tuple[Columns, Columns]:

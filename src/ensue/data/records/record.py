@@ -106,12 +106,12 @@ def first_columns(rows: Sequence[Sequence[str]], file: str, *, header: bool, has
     return [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
 
 
-def taken_out(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
+def group_and_others(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
     """The column of that name, or number (None for no name), and the others. Raises DataError if it is not one."""
     if not name:
         return None, list(columns)
     column = named_column(columns, name, file)
-    (group,) = told_apart([column], columns, [name], file)
+    (group,) = distinct_columns([column], columns, [name], file)
     return group, [other for other in columns if other != column]
 
 
@@ -134,21 +134,21 @@ def no_column(name: str, known: Sequence[str]) -> str:
     return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")
 
 
-def told_apart(
+def distinct_columns(
     read: Iterable[Column], columns: Sequence[Column], chosen: Sequence[str], file: str
 ) -> tuple[Column, ...]:
     """The columns that are read. One whose name is that of another, too, is known by its number alone.
 
     Raises DataError for `file` if such a column is not among the `chosen` numbers.
     """
-    found = []
+    columns_read = []
     for column in read:
         same = [str(other.number) for other in columns if column.name and other.name == column.name]
         if len(same) > 1 and str(column.number) not in chosen:
-            those = f'{len(same)} columns are named "{column.name}" ({", ".join(same)})'
-            raise DataError(f"{those}; expected one, or its number in place of the name", file, 1)
-        found.append(column._replace(name="") if len(same) > 1 else column)
-    return tuple(found)
+            names = f'{len(same)} columns are named "{column.name}" ({", ".join(same)})'
+            raise DataError(f"{names}; expected one, or its number in place of the name", file, 1)
+        columns_read.append(column._replace(name="") if len(same) > 1 else column)
+    return tuple(columns_read)
 
 
 def simplified(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from ensue.data.detection.kind import Taken
 from ensue.data.sources import TextSource
 from ensue.data.survey.counts import FileLine, Lengths, Summary
 from ensue.errors import DataError
-from ensue.text.boundaries import last_boundary
+from ensue.text.boundaries import cut_at_boundaries
 
 
 @dataclass
@@ -45,7 +44,7 @@ def survey_plain(taken: Taken, location: str, encoding: str) -> PlainSummary:
 
 def _read_plain(summary: PlainSummary, path: Path) -> None:
     line, length = 1, 0
-    for piece in _pieces(path, checked_encoding(summary.encoding)):
+    for piece in cut_at_boundaries(decoded(path, checked_encoding(summary.encoding))):
         summary.num_characters += len(piece)
         summary.characters.update(piece)
         summary.words.update(piece.split())
@@ -60,15 +59,3 @@ def _read_plain(summary: PlainSummary, path: Path) -> None:
         length += len(rest)
     if length:
         summary.add_line(length, path, line)
-
-
-def _pieces(path: Path, encoding: str) -> Iterator[str]:
-    """The text of a file, cut between words wherever there is a place for it."""
-    rest = ""
-    for block in decoded(path, encoding):
-        rest += block
-        cut = last_boundary(rest) or len(rest)
-        yield rest[:cut]
-        rest = rest[cut:]
-    if rest:
-        yield rest

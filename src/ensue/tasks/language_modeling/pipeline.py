@@ -54,7 +54,7 @@ from ensue.tasks.texts.scoring import (
     total_nats,
 )
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
-from ensue.text.boundaries import last_boundary
+from ensue.text.boundaries import cut_at_boundaries
 from ensue.text.tokenizer import Decoder, Tokenizer
 from ensue.text.words import WordTokenizer
 
@@ -202,7 +202,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token of a text in pieces, of any length, in constant memory."""
         reading = TextScorer(self.reader, start_id=self.tokenizer.start_id)
-        for piece in self._tokenizable(chunks):
+        for piece in cut_at_boundaries(chunks, longest=LONGEST_WITHOUT_BOUNDARY):
             ids = self.tokenizer.encode(piece)
             yield from token_scores(self.tokenizer, piece, ids.tolist(), self._nats(reading, ids))
 
@@ -245,18 +245,6 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         return ModelDescription(
             TokenInput(tokenizer), output, model, (read,), model, ("language",), settings, {"tokenizer.json": tokenizer}
         )
-
-    def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
-        """The text in pieces that can be tokenized by themselves."""
-        rest = ""
-        for chunk in chunks:
-            rest += chunk
-            cut = last_boundary(rest) or (len(rest) if len(rest) > LONGEST_WITHOUT_BOUNDARY else 0)
-            if cut:
-                yield rest[:cut]
-                rest = rest[cut:]
-        if rest:
-            yield rest
 
     def evaluate(
         self,

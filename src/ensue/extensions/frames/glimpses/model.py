@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.extensions.frames.data.series import FrameRows, Series
+from ensue.extensions.frames.glimpses.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.extensions.frames.recipe import GlimpseSpecification, GlimpsesRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, frames_of
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frames_seen
 from ensue.metrics.scores import card_columns
-from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import Encoder, EncoderSpecification

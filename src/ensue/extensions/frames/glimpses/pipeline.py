@@ -23,13 +23,13 @@ from ensue.extensions.frames.glimpses.model import (
     check_glimpsed,
     read_images,
 )
+from ensue.extensions.frames.glimpses.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 from ensue.extensions.frames.page import data_address
 from ensue.extensions.frames.recipe import GlimpsesRecipe
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection, Section
 from ensue.metrics.scores import ScoredItems
-from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 
 
 @dataclass(frozen=True)
