@@ -18,7 +18,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ensue.extensions.bidirectional.recipe import BidirectionalTrain, WordsOfText
+from ensue.extensions.bidirectional.recipe import (
+    BidirectionalTrain,
+    CharacterWords,
+    ContextOutput,
+    LookupWords,
+    WordsOfText,
+)
 from ensue.extensions.frames.recipe import (
     CanvasSpecification,
     CaptionAttention,
@@ -58,16 +64,13 @@ from ensue.models.specification import (
     ZoneoutEncoder,
 )
 from ensue.models.word_specification import (
-    CharacterWords,
     ClassHeadSpecification,
-    ContextOutput,
     ContextualSpecification,
     FeatureSpecification,
     PathHeadSpecification,
     PoolingHeadSpecification,
     SentenceFeatureSpecification,
     TagHeadSpecification,
-    WordTable,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, TokenizerRecipe, TuningRecipe
@@ -121,7 +124,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[tokenizer]` of a bidirectional language model", WordsOfText),
     ("`[tokenizer]` of word vectors", WordsTable),
     ('`[words]` of a bidirectional language model, `kind = "characters"`', CharacterWords),
-    ('`[words]` of a bidirectional language model, `kind = "table"`', WordTable),
+    ('`[words]` of a bidirectional language model, `kind = "table"`', LookupWords),
     ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
     ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
     ('`[vectors]`, `kind = "static"`, of imported files', StaticVectorsTable),

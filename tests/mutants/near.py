@@ -73,7 +73,7 @@ WHOLE: dict[str, list[str]] = {
     "experiments": ["experiments/test_space", "experiments/test_search", "test_trackers", "compare_command"],
     "frames": ["test_frames", "test_captions", "test_drawing", "test_glimpses", "frame_prediction", "captioner"],
     "bidirectional": ["bidirectional", "senses", "word_uses"],
-    "localization": ["glossary", "markup", "tmx", "translators"],
+    "localization": ["glossary", "markup", "tmx", "adapters", "messages"],
     "extensions": ["gradients_command"],
     "recipe": ["recipe", "recipe_tables", "reference_pages"],
     "cli": ["commands", "predict", "data_command", "notices", "streams", "bad_input", "bad_labels"],

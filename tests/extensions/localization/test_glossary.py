@@ -11,7 +11,7 @@ import pytest
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import BeamSearch
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.localization.glossary import Demands, Glossary, Term, standing
+from ensue.extensions.localization.glossary import Demands, Glossary, Term, whole_word_pattern
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
 
@@ -23,7 +23,7 @@ def side(kind: str) -> TokenizerWithSpecials:
 
 
 def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **of_input: int) -> Demands:
-    limits = {"limit": 20, "most": 50} | of_input
+    limits = {"limit": 20, "max_tokens": 50} | of_input
     return Glossary.of(list(glossary), side(kind)).demands([source], BeamSearch(), **limits)
 
 
@@ -56,7 +56,7 @@ def test_where_a_term_is_for(term: str, source: str, is_found: bool) -> None:
         (("bank", "!Bank"), {}, 'pair 1 of the glossary: "Bank am Ufer" is demanded, and pair 2 of the glossary forb'),
         (
             ("", "die die die"),
-            {"most": 4},
+            {"max_tokens": 4},
             'pair 1.*"Bank am Ufer" an output has 6 tokens at least, and may have 4',
         ),
         (("bank", "!"), {}, "pair 2 of the glossary: no target"),
@@ -112,7 +112,7 @@ def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
 
 
 def test_whole_words() -> None:
-    assert standing("Bank").search("Bankhaus") is None
+    assert whole_word_pattern("Bank").search("Bankhaus") is None
     assert Term("", "Bank", True, "").is_met("Banken")
 
 

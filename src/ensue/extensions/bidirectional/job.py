@@ -16,9 +16,8 @@ from ensue.errors import RecipeError
 from ensue.extensions.bidirectional.layers import BidirectionalModel
 from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.objectives import BidirectionalLanguageModeling, TwoWayRows, objective_of
-from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
+from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, NoOutput
 from ensue.extensions.bidirectional.words import WordReader, WordText, distinct_words
-from ensue.models.word_specification import NoOutput
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.task import Scores
 from ensue.tasks.texts.corpus import CorpusJob, count_tokens, read_corpus

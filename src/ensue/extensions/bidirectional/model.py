@@ -20,10 +20,15 @@ from ensue.extensions.bidirectional.layers import (
     BothDirections,
     ContextModel,
 )
-from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
+from ensue.extensions.bidirectional.recipe import (
+    BidirectionalRecipe,
+    CharacterWords,
+    ContextOutput,
+    NoOutput,
+    SoftmaxOutput,
+)
 from ensue.extensions.bidirectional.words import LINE_END, UNKNOWN, WordReader
 from ensue.models.encoders import build_encoder
-from ensue.models.word_specification import CharacterWords, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.contract.description import (

@@ -26,12 +26,11 @@ from ensue.extensions.bidirectional.layers import (
     Direction,
     OneDirection,
 )
-from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
+from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.extensions.bidirectional.words import LINE_END, Ids, WordReader, WordText, word_vectors
 from ensue.metrics.language import LanguageScores
 from ensue.metrics.scores import ItemRows, ScoredItems, Scores, finite, mean, ratio
 from ensue.models.modules import device_of, evaluating
-from ensue.models.word_specification import ContextOutput, NoOutput, SoftmaxOutput
 from ensue.nn import SoftmaxHead, WordSample
 from ensue.ranks import spread
 from ensue.runs.reporter import score_table

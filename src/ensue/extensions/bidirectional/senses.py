@@ -43,8 +43,8 @@ class SenseCoder:
     def encode(self, text: str) -> NDArray[np.int64]:
         """The ids of a text."""
         ids = self.tokenizer.encode(text).astype(np.int64)
-        parts = [self.senses.relabeled(ids[start : start + PIECE]) for start in range(0, len(ids), PIECE)]
-        return np.concatenate([ids[:0], *parts])
+        blocks = [self.senses.relabeled(ids[start : start + PIECE]) for start in range(0, len(ids), PIECE)]
+        return np.concatenate([ids[:0], *blocks])
 
     def named(self) -> WordTokenizer:
         """The tokenizer with a word for each new sense, behind all others."""
@@ -82,7 +82,7 @@ def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -
     subsample = getattr(recipe.vectors, "subsample", 0.0)
     tokens = tokenize(source, tokenizer)
     size = tokenizer.vocabulary_size
-    counts = sum((np.bincount(part, minlength=size) for _, part in parts_of(tokens)), np.zeros(size, np.int64))
+    counts = sum((np.bincount(part, minlength=size) for _, part in blocks_of(tokens)), np.zeros(size, np.int64))
     around = Surroundings(vectors, counts, subsample=subsample, window=settings.window, across_lines=across_lines)
     often = np.where(kept_shares(counts, subsample) == 1, counts, 0)
     ids = np.argsort(-often, kind="stable")[: settings.words]
@@ -168,9 +168,9 @@ class SenseClusters:
         cosines = np.einsum("nkd,nd->nk", self.centers[rows], uses.vectors)
         cosines[np.arange(self.centers.shape[1]) >= self.counts[rows, None]] = -np.inf
         sense = cosines.argmax(1)
-        found = ids.copy()
-        found[uses.places] = np.where(sense == 0, ids[uses.places], self.first_new[rows] + sense - 1)
-        return found
+        senses = ids.copy()
+        senses[uses.places] = np.where(sense == 0, ids[uses.places], self.first_new[rows] + sense - 1)
+        return senses
 
 
 def cluster_senses(
@@ -183,16 +183,16 @@ def cluster_senses(
     seed: int,
 ) -> SenseClusters:
     """The senses of the words `ids`; `counts` (V,) says how often each word of the text occurs."""
-    most = settings.most
+    max_senses = settings.most
     vectors = _some_uses(tokens, around, ids, counts, seed=seed)
-    centers = np.zeros((len(ids), most, around.weighted.shape[1]), np.float32)
-    found = np.ones(len(ids), np.int64)
+    centers = np.zeros((len(ids), max_senses, around.weighted.shape[1]), np.float32)
+    num_senses = np.ones(len(ids), np.int64)
     for row, uses in enumerate(vectors):
-        if len(uses) >= most:
+        if len(uses) >= max_senses:
             clusters = clustered(uses, settings)
-            found[row], centers[row, : len(clusters)] = len(clusters), clusters
-    several = found > 1
-    return SenseClusters(around, ids[several], centers[several], found[several], size=len(counts))
+            num_senses[row], centers[row, : len(clusters)] = len(clusters), clusters
+    several = num_senses > 1
+    return SenseClusters(around, ids[several], centers[several], num_senses[several], size=len(counts))
 
 
 def _some_uses(
@@ -203,18 +203,18 @@ def _some_uses(
     chance[ids] = MOST_USES / np.maximum(counts[ids], 1)
     row = np.full(len(counts), -1)
     row[ids] = np.arange(len(ids))
-    found: list[list[Reals]] = [[] for _ in ids]
-    for start, part in parts_of(tokens):
-        drawn = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(part)))) < chance[part]
-        uses = around.of(part, drawn)
+    vectors_of: list[list[Reals]] = [[] for _ in ids]
+    for start, block in blocks_of(tokens):
+        drawn = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(block)))) < chance[block]
+        uses = around.of(block, drawn)
         is_known = np.any(uses.vectors, axis=1)
         for place, vector in zip(uses.places[is_known], uses.vectors[is_known], strict=True):
-            found[row[part[place]]].append(vector)
+            vectors_of[row[block[place]]].append(vector)
     d = around.weighted.shape[1]
-    return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in found]
+    return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in vectors_of]
 
 
-def parts_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def blocks_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """The ids of a text in pieces, each with its place."""
     for start in range(0, len(tokens), PIECE):
         yield start, tokens.read(start, min(start + PIECE, len(tokens)))
@@ -226,23 +226,23 @@ def clustered(vectors: Reals, settings: SensesTable) -> Reals:
     It begins with the vectors that are farthest from each other. Clusters that are too small, or too much like a larger
     one, are left out.
     """
-    most = settings.most
+    max_senses = settings.most
     centers = vectors[:1]
     nearest = vectors @ centers[0]
-    for _ in range(most - 1):
+    for _ in range(max_senses - 1):
         centers = np.concatenate([centers, vectors[[nearest.argmin()]]])
         nearest = np.maximum(nearest, vectors @ centers[-1])
     for _ in range(ROUNDS):
         belongs = (vectors @ centers.T).argmax(1)
-        sums = np.stack([vectors[belongs == k].sum(0) for k in range(most)])
+        sums = np.stack([vectors[belongs == k].sum(0) for k in range(max_senses)])
         centers = np.where(np.any(sums, axis=1, keepdims=True), unit_vectors(sums), centers)
-    sizes = np.bincount((vectors @ centers.T).argmax(1), minlength=most)
+    sizes = np.bincount((vectors @ centers.T).argmax(1), minlength=max_senses)
     first, *others = np.argsort(-sizes, kind="stable")
-    kept = centers[[first]]
+    distinct = centers[[first]]
     for cluster in others:
         if (
             sizes[cluster] >= max(1, settings.least * len(vectors))
-            and (kept @ centers[cluster]).max() <= settings.alike
+            and (distinct @ centers[cluster]).max() <= settings.alike
         ):
-            kept = np.concatenate([kept, centers[[cluster]]])
-    return kept
+            distinct = np.concatenate([distinct, centers[[cluster]]])
+    return distinct

@@ -80,12 +80,12 @@ def _senses_of(folder: Path) -> WordSenses:
     names = _json(folder / _MAP)
     if not (isinstance(names, dict) and names and all(type(name) is str for name in names.values())):
         raise DataError('expected an object such as {"0": "bank_river"}', folder / _MAP)
-    parts = {part: list(_uses(folder, part, names)) for part in ("train", "test")}
-    return WordSenses(folder.name, **parts)
+    uses = {split: list(_uses(folder, split, names)) for split in ("train", "test")}
+    return WordSenses(folder.name, **uses)
 
 
-def _uses(folder: Path, part: str, names: dict[str, str]) -> Iterator[LabeledUse]:
-    data, gold = (_found(folder / f"{part}.{kind}.txt") for kind in ("data", "gold"))
+def _uses(folder: Path, split: str, names: dict[str, str]) -> Iterator[LabeledUse]:
+    data, gold = (_file(folder / f"{split}.{kind}.txt") for kind in ("data", "gold"))
     for number, (line, label) in enumerate(zip_longest(_lines(data), _lines(gold)), 1):
         if line is None or label is None:
             raise DataError(f"more lines than {(data if line is None else gold).name}", gold if line is None else data)
@@ -110,7 +110,7 @@ def read_use_pairs(location: str | Path) -> list[UsePair]:
     before, dot, behind = data.name.rpartition(".data")
     if not dot:
         raise DataError("expected a file whose name has .data in it, with answers beside it (.gold)", data)
-    gold = _found(data.with_name(f"{before}.gold{_uncompressed(behind)}"))
+    gold = _file(data.with_name(f"{before}.gold{_uncompressed(behind)}"))
     lines = Lines.of(data)
     is_json = lines.head(1)[:1] and lines.head(1)[0].lstrip().startswith("[")
     uses = _json_uses(data) if is_json else _line_uses(data)
@@ -126,7 +126,7 @@ def read_use_pairs(location: str | Path) -> list[UsePair]:
 
 
 def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
-    found = []
+    uses = []
     for number, line in enumerate(_lines(path), 1):
         fields = line.split("\t")
         places = fields[2].split("-") if len(fields) == 5 else []
@@ -135,8 +135,8 @@ def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
             expected = "expected a word, its part of speech, two places (2-5) and two sentences between tabs"
             raise DataError(f"{expected}, found {shown(line)}", path, number)
         first, second = (WordUse(words, int(place)) for words, place in zip(texts, places, strict=True))
-        found.append((first, second))
-    return found
+        uses.append((first, second))
+    return uses
 
 
 def _json_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
@@ -178,13 +178,13 @@ def _lines(path: Path) -> Iterator[str]:
     return (line.rstrip("\r\n") for _, line in Lines.of(path))
 
 
-def _found(path: Path) -> Path:
-    """The file of this name, compressed or not."""
+def _file(path: Path) -> Path:
+    """The existing file of this name, compressed or not."""
     candidates = [path, *(path.with_name(path.name + ending) for ending in sorted(COMPRESSED))]
-    found = next((candidate for candidate in candidates if candidate.exists()), None)
-    if found is None:
+    existing = next((candidate for candidate in candidates if candidate.exists()), None)
+    if existing is None:
         raise DataError("no such file", path)
-    return found
+    return existing
 
 
 def _uncompressed(suffix: str) -> str:

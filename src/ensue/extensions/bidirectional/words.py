@@ -16,8 +16,8 @@ from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.extensions.bidirectional.layers import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel, BothDirections
+from ensue.extensions.bidirectional.recipe import CharacterWords, WordsSpecification
 from ensue.models.modules import device_of
-from ensue.models.word_specification import CharacterWords, WordInput
 from ensue.tasks.texts.framing import batches_by_length
 from ensue.tasks.vectors.text_vectors import Vectors
 from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
@@ -79,7 +79,7 @@ class Numbered(NamedTuple):
 class WordReader:
     """Words as a model reads them: as characters, or as ids. Before each list of words stand both boundaries."""
 
-    def __init__(self, tokenizer: WordTokenizer, table: WordInput) -> None:
+    def __init__(self, tokenizer: WordTokenizer, table: WordsSpecification) -> None:
         self.tokenizer = tokenizer
         self.longest = table.longest if isinstance(table, CharacterWords) else None
 

@@ -1,9 +1,9 @@
 """Glossaries: texts that an output must have, or must not have, where its source has some text.
 
-A demand is met in the text, not only in the tokens: a word that is required stands there as a whole word, and one that
-is forbidden does not stand there in other tokens. The search knows tokens alone. So what it finds is read. Where it is
-not as demanded, the search is repeated with phrases that it must have, and without those that were the fault. An output
-that is as demanded by itself stays what it is.
+A demand is met in the text, not only in the tokens: a required word is in the output as a whole word, and a forbidden
+word is not in it in other tokens. The search constrains tokens alone. So the text of each hypothesis is checked. If it
+does not meet the demands, the search is repeated with required phrases of tokens, and without the phrases at fault. An
+output that meets the demands without constraints is not changed.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Term:
     @property
     def first_word(self) -> str:
         """The word of a source, folded, without which it does not have this term; "" if no word has to be there."""
-        found = _WORD.match(fold(self.source))
-        is_bounded = found and not count_without_blanks(self.source[0])
-        if found and found.end() == len(fold(self.source)):
+        word = _WORD.match(fold(self.source))
+        is_bounded = word and not count_without_blanks(self.source[0])
+        if word and word.end() == len(fold(self.source)):
             is_bounded = is_bounded and not count_without_blanks(self.source[-1])
-        return found[0] if found and is_bounded else ""
+        return word[0] if word and is_bounded else ""
 
     def is_met(self, text: str) -> bool:
         """Whether an output is as this term demands."""
@@ -69,11 +69,11 @@ class Term:
     @cached_property
     def in_target(self) -> re.Pattern[str]:
         """The pattern of the target as whole words."""
-        return standing(self.target)
+        return whole_word_pattern(self.target)
 
     @cached_property
     def _in_source(self) -> re.Pattern[str]:
-        return standing(self.source, any_case=True)
+        return whole_word_pattern(self.source, any_case=True)
 
 
 def fold(text: str) -> str:
@@ -81,7 +81,7 @@ def fold(text: str) -> str:
     return text.replace("İ", "i").upper().casefold()
 
 
-def standing(words: str, *, any_case: bool = False) -> re.Pattern[str]:
+def whole_word_pattern(words: str, *, any_case: bool = False) -> re.Pattern[str]:
     """The pattern of `words` as whole words, with any blanks between them.
 
     With `any_case` words that have no capital are found in any case. Where a script has no blanks, words are found
@@ -103,14 +103,14 @@ class Glossary:
         self.parts_words = target.tokenizer.kind in ("characters", "bytes")
 
     @classmethod
-    def of(cls, given: Any, target: TokenizerWithSpecials) -> Glossary:
+    def of(cls, source: Any, target: TokenizerWithSpecials) -> Glossary:
         """The glossary in a file, a line for each term, or of pairs of source and target."""
-        if isinstance(given, (str, PathLike)):
-            lines = whole_text(Path(given), "utf-8").split("\n")
-            rows = [(f"{given}:{number}", line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+        if isinstance(source, (str, PathLike)):
+            lines = whole_text(Path(source), "utf-8").split("\n")
+            rows = [(f"{source}:{number}", line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
         else:
-            check_type("glossary", given, (list, tuple), "a path, or a list of pairs of source and target")
-            rows = [(f"pair {number} of the glossary", row) for number, row in enumerate(given, 1)]
+            check_type("glossary", source, (list, tuple), "a path, or a list of pairs of source and target")
+            rows = [(f"pair {number} of the glossary", row) for number, row in enumerate(source, 1)]
         return cls((_term(*row) for row in rows), target)
 
     def index(self, terms: list[Term]) -> None:
@@ -125,8 +125,11 @@ class Glossary:
         numbers = sorted(number for word in words for number in self._by_first_word.get(word, ()))
         return [self.terms[number] for number in numbers if self.terms[number].is_for(texts)]
 
-    def demands(self, texts: Sequence[str], search: BeamSearch, *, limit: int, most: int) -> Demands:
-        """The demands on an output of usually `limit`, never over `most` tokens. Raises EnsueError if unmeetable."""
+    def demands(self, texts: Sequence[str], search: BeamSearch, *, limit: int, max_tokens: int) -> Demands:
+        """Return the demands on an output of up to `limit` tokens, or `max_tokens` with required ones.
+
+        Raises EnsueError for demands that no output meets.
+        """
         check_interrupted()
         terms = self.terms_for(texts)
         required = [term for term in terms if not term.is_forbidden]
@@ -135,15 +138,16 @@ class Glossary:
             if against := next((each for each in forbidden if not each.is_met(term.target)), None):
                 raise EnsueError(f'{term.where}: "{term.target}" is demanded, and {against.where} forbids it')
         needed = least_tokens([term.ids for term in required])
-        if needed > most:
+        if needed > max_tokens:
             longest = max(required, key=lambda term: len(term.ids))
             raise EnsueError(
-                f'{longest.where}: with "{longest.target}" an output has {needed} tokens at least, and may have {most}'
+                f'{longest.where}: with "{longest.target}" an output has {needed} tokens at least, '
+                f"and may have {max_tokens}"
             )
-        demands = Demands(terms, limit, most, parts_words=self.parts_words)
+        demands = Demands(terms, limit, max_tokens, parts_words=self.parts_words)
         for term in required:
             try:
-                search.for_input(max_tokens=min(most, limit + needed), required=(term.ids,))
+                search.for_input(max_tokens=min(max_tokens, limit + needed), required=(term.ids,))
             except EnsueError as error:
                 raise EnsueError(f'{term.where}: "{term.target}" cannot be demanded: {error}') from None
         return demands
@@ -152,9 +156,9 @@ class Glossary:
 class Demands:
     """The demands on one output: its terms, and the phrases by which the search keeps to them."""
 
-    def __init__(self, terms: Sequence[Term], limit: int, most: int, *, parts_words: bool) -> None:
-        """`limit` is the usual, `most` the highest limit. With `parts_words` tokens are characters, in any word."""
-        self.terms, self.usual, self.most, self.parts_words = terms, limit, most, parts_words
+    def __init__(self, terms: Sequence[Term], limit: int, max_tokens: int, *, parts_words: bool) -> None:
+        """With `parts_words` tokens are characters, of which any word may be made."""
+        self.terms, self.usual, self.max_tokens, self.parts_words = terms, limit, max_tokens, parts_words
         self.required: tuple[Phrase, ...] = ()
         self.forbidden = set[Phrase]()
         self.widening, self.rate = 1, 0.0
@@ -162,7 +166,7 @@ class Demands:
     @property
     def limit(self) -> int:
         """The most tokens of the output."""
-        return min(self.most, self.usual + least_tokens(self.required))
+        return min(self.max_tokens, self.usual + least_tokens(self.required))
 
     def width(self, usual: int, widest: int) -> int:
         """The width of the beam: the usual one for each number of required tokens that a hypothesis can have."""
@@ -172,7 +176,7 @@ class Demands:
         """The targets of the terms that an output does not meet, as the glossary has them."""
         return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_met(text))
 
-    def ranked(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
+    def ranked(self, hypotheses: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
         """The hypotheses, the best first: those whose demands cost least.
 
         A word that the model would not write costs much, once. By a mean over all tokens it would cost less in a longer
@@ -184,28 +188,28 @@ class Demands:
             cost = self.rate * (len(one.ids) + 1) - one.log_probability
             return len(self.unmet(decode(one.ids))), not one.is_complete, cost
 
-        return sorted(found, key=order)
+        return sorted(hypotheses, key=order)
 
-    def learn(self, found: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
-        """Learns from what was found so that the next `n_best` are as demanded; returns whether anything is new."""
+    def learn(self, best: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
+        """Learn from these hypotheses so that the next `n_best` meet the demands; return whether anything is new."""
         before = self.required, len(self.forbidden), self.widening
         if not self.required:  # as the model writes
-            self.rate = found[0].log_probability / (len(found[0].ids) + 1)
-        texts = [decode(each.ids) for each in found]
-        for each, text in zip(found, texts, strict=True) if any(map(self.unmet, texts[:n_best])) else ():
+            self.rate = best[0].log_probability / (len(best[0].ids) + 1)
+        texts = [decode(each.ids) for each in best]
+        for each, text in zip(best, texts, strict=True) if any(map(self.unmet, texts[:n_best])) else ():
             unmet = [term for term in self.terms if not term.is_met(text)]
             ends = text_ends(each.ids, decode) if unmet else []
             for term in unmet:
                 check_interrupted()
                 (self._forbid if term.is_forbidden else self._require)(term, each.ids, text, ends)
-        self.widening *= 1 + (bool(found[0].lacks) and self.required == before[0])
+        self.widening *= 1 + (bool(best[0].lacks) and self.required == before[0])
         return (self.required, len(self.forbidden), self.widening) != before
 
     def _require(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
         """Requires a term's tokens, and forbids longer words with them. `ends` are those of `text_ends`."""
         if term.ids not in self.required:
             self.required += (term.ids,)
-            self.forbidden = {phrase for phrase in self.forbidden if not self._is_part(phrase)}
+            self.forbidden = {phrase for phrase in self.forbidden if not self._is_in_required(phrase)}
         for first in occurrences(term.ids, ids):
             last = first + len(term.ids)
             start = ends[first - 1] if first else 0
@@ -215,19 +219,19 @@ class Demands:
         """Forbids the tokens of a term, and those in which it stands in an output."""
         if term.ids and not self.parts_words:
             self._add(term.ids)
-        for found in term.in_target.finditer(text):
-            first = next(place for place, end in enumerate(ends) if end > found.start())
-            last = next(place for place, end in enumerate(ends, 1) if end >= found.end())
-            if self.parts_words or self._is_part(tuple(ids[first:last])):
+        for match in term.in_target.finditer(text):
+            first = next(place for place, end in enumerate(ends) if end > match.start())
+            last = next(place for place, end in enumerate(ends, 1) if end >= match.end())
+            if self.parts_words or self._is_in_required(tuple(ids[first:last])):
                 first, last = max(0, first - 1), last + 1
             self._add(tuple(ids[first:last]))
 
-    def _is_part(self, phrase: Phrase) -> bool:
+    def _is_in_required(self, phrase: Phrase) -> bool:
         """Whether a required phrase has this one in it, so that it cannot be forbidden."""
         return any(occurrences(phrase, each) for each in self.required)
 
     def _add(self, phrase: Phrase) -> None:
-        if not self._is_part(phrase):
+        if not self._is_in_required(phrase):
             self.forbidden.add(phrase)
 
 
@@ -300,7 +304,7 @@ class GlossaryAdapter(WriterAdapter):
         limits = writer.limits(writer.sources(items))
         max_tokens = min(writer.search.max_tokens, writer.most_written or writer.search.max_tokens)
         demands = [
-            self.glossary.demands(writer.texts_of(item), writer.search, limit=limit, most=max_tokens)
+            self.glossary.demands(writer.texts_of(item), writer.search, limit=limit, max_tokens=max_tokens)
             for item, limit in zip(items, limits, strict=True)
         ]
         hypotheses = _search(writer, items, demands)

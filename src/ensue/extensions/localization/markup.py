@@ -59,9 +59,9 @@ class Node:
     before: str = ""
     after: str = ""
 
-    def whole(self) -> str:
+    def without_text(self) -> str:
         """The markup of this node and all nodes in it, without the text."""
-        return self.begin + "".join(child.whole() for child in self.children) + self.end
+        return self.begin + "".join(child.without_text() for child in self.children) + self.end
 
 
 class Marked(NamedTuple):
@@ -77,7 +77,7 @@ class Marked(NamedTuple):
         if not self.units:
             return self.text
         if not (spans := units_of(output)):
-            return self.root.whole() + output
+            return self.root.without_text() + output
         are_words = [_WORD.match(self.plain, first) is not None for first, _ in self.units]
         written = _Output(output, spans, links, are_words).written(self.root, 0, len(spans))
         return output[: spans[0][0]] + written + output[spans[-1][1] :]
@@ -85,19 +85,19 @@ class Marked(NamedTuple):
 
 def units_of(text: str) -> list[Span]:
     """The places of the words and marks of a text."""
-    return [found.span() for found in _UNIT.finditer(text)]
+    return [match.span() for match in _UNIT.finditer(text)]
 
 
 def cut(text: str) -> Marked:
     """The text with its markup apart. Words that were apart by a piece, or by two tags, are not joined."""
-    found = list(MARKUP.finditer(text))
-    partner = _partners([match[0] for match in found])
+    matches = list(MARKUP.finditer(text))
+    partner = _partners([match[0] for match in matches])
     plain, units, root = "", list[Span](), Node()
     open_nodes = [root]
-    place, parts = 0, False
-    for number, match in enumerate([*found, None]):
+    place, separates = 0, False
+    for number, match in enumerate([*matches, None]):
         segment = text[place : match.start()] if match else text[place:]
-        plain, segment = _joined(plain, segment, parts=parts)
+        plain, segment = _joined(plain, segment, separates=separates)
         units += [(first + len(plain), last + len(plain)) for first, last in units_of(segment)]
         plain += segment
         if match is None:
@@ -105,7 +105,7 @@ def cut(text: str) -> Marked:
         other = partner[number]
         if other is not None and other > number and len(open_nodes) > DEEPEST:
             partner[other], other = None, None
-        parts = other is None or (number > 0 and place == match.start())
+        separates = other is None or (number > 0 and place == match.start())
         place = match.end()
         if other is not None and other < number:
             node = open_nodes.pop()
@@ -121,15 +121,15 @@ def cut(text: str) -> Marked:
     return Marked(text, plain, units, root)
 
 
-def _joined(plain: str, segment: str, *, parts: bool) -> tuple[str, str]:
+def _joined(plain: str, segment: str, *, separates: bool) -> tuple[str, str]:
     """The text so far and what comes behind a piece of markup, with one blank at most where the piece was."""
     if not plain:
         return "", segment.lstrip()
     if plain[-1].isspace():
         segment = segment.lstrip()
-    if parts and re.match(r"[.,;:!?)\]]", segment):
+    if separates and re.match(r"[.,;:!?)\]]", segment):
         return plain.rstrip(), segment
-    if parts and _WORD.match(plain[-1]) and _WORD.match(segment):
+    if separates and _WORD.match(plain[-1]) and _WORD.match(segment):
         return f"{plain} ", segment
     return plain, segment
 
@@ -176,21 +176,21 @@ class _Output:
                 piece = self._apart(child, gap, is_behind=is_behind)
                 singles.setdefault((gap, is_behind), []).append(piece)
         begun = {area[0]: (child, area) for child, area in areas.values()}
-        parts: list[str] = []
+        pieces: list[str] = []
         place = low
         while True:
-            parts += singles.get((place, True), [])
+            pieces += singles.get((place, True), [])
             if low < place < high:
-                parts.append(self.text[self.spans[place - 1][1] : self.spans[place][0]])
-            parts += singles.get((place, False), [])
+                pieces.append(self.text[self.spans[place - 1][1] : self.spans[place][0]])
+            pieces += singles.get((place, False), [])
             if place == high:
-                return "".join(parts)
+                return "".join(pieces)
             if place in begun:
                 child, area = begun[place]
-                parts.append(child.begin + self.written(child, *area) + child.end)
+                pieces.append(child.begin + self.written(child, *area) + child.end)
                 place = area[1]
             else:
-                parts.append(self.text[slice(*self.spans[place])])
+                pieces.append(self.text[slice(*self.spans[place])])
                 place += 1
 
     def _areas(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
@@ -198,18 +198,18 @@ class _Output:
         areas: dict[int, tuple[Node, Span]] = {}
         children = [child for child in parent.children if child.first < child.last]
         taken = set[int]()
-        own = {}
+        units_of_child = {}
         for child in children:  # the units from `low` to `high` that belong to it
             linked = self._linked[bisect_left(self._linked, (child.first,)) : bisect_left(self._linked, (child.last,))]
-            own[id(child)] = sorted(unit for _, unit in linked if low <= unit < high)
-        for child in sorted(children, key=lambda child: len(own[id(child)]) or high - low + 1):
+            units_of_child[id(child)] = sorted(unit for _, unit in linked if low <= unit < high)
+        for child in sorted(children, key=lambda child: len(units_of_child[id(child)]) or high - low + 1):
             check_interrupted()
-            units = own[id(child)]
+            units = units_of_child[id(child)]
             window = range(units[0], units[-1] + 1) if units else range(0)  # a best run begins and ends with its own
-            mine = set(units)
+            own_units = set(units)
             first, last = _best_run(
                 [
-                    low - high if unit in taken else 1 if unit in mine else 0 if self.links[unit] is None else -1
+                    low - high if unit in taken else 1 if unit in own_units else 0 if self.links[unit] is None else -1
                     for unit in window
                 ]
             )
@@ -268,12 +268,12 @@ class _Output:
         """The markup with a blank towards its word if it had one, or was beside a mark and is beside a letter; and with
         others where it would be no such markup beside the text.
         """
-        whole, place = child.whole(), self.spans[gap - 1][1] if is_behind else self.spans[gap][0]
+        tags, place = child.without_text(), self.spans[gap - 1][1] if is_behind else self.spans[gap][0]
         before, after = self.text[max(0, place - 1) : place], self.text[place : place + 1]
         was, now = (child.before, before) if is_behind else (child.after, after)
         blank = " " * (was.isspace() or (_WORD.match(now) is not None and not _WORD.match(was)))
-        piece = blank + whole if is_behind else whole + blank
-        pieces = MARKUP.findall(whole)
+        piece = blank + tags if is_behind else tags + blank
+        pieces = MARKUP.findall(tags)
         is_joined_before = MARKUP.findall(before + piece) != pieces
         return " " * is_joined_before + piece + " " * (MARKUP.findall(piece + after) != pieces)
 

@@ -30,7 +30,7 @@ _BETWEEN_WORDS = re.compile(r"(?<=\w)\0+(?=\w)")
 
 
 class XmlReader(ABC):
-    """Reads a file whose outermost element is `root`, and gathers what it finds in `found`.
+    """Reader of a file whose outermost element is `root`. It collects items in `items`.
 
     Between an assignment of `[]` to `text` and its end, `text` takes the characters, but for those inside `codes`:
     elements that hold codes of another format, such as the tags of a web page. A placeholder (`x`, `ph`), such as a
@@ -51,7 +51,7 @@ class XmlReader(ABC):
         self.parser.SkippedEntityHandler = self._skipped
         self.depth = self.hidden = self.size = self.fed = 0
         self.text: list[str] | None = None
-        self.found: list[Any] = []
+        self.items: list[Any] = []
 
     @abstractmethod
     def opened(self, tag: str, attributes: dict[str, str]) -> None:
@@ -73,13 +73,13 @@ class XmlReader(ABC):
         self.fed += len(block)
         if self.fed - max(0, self.parser.CurrentByteIndex) > 2 * MAX_CHARACTERS:
             raise self.error(f"more than {MAX_CHARACTERS:,} characters in one tag or comment")
-        found, self.found = self.found, []
-        return found
+        items, self.items = self.items, []
+        return items
 
     def taken(self) -> str:
         """The text that was gathered, without white space around it."""
-        found, self.text = "".join(self.text or ()), None
-        return _BETWEEN_WORDS.sub(" ", found).replace("\0", "").strip()
+        text, self.text = "".join(self.text or ()), None
+        return _BETWEEN_WORDS.sub(" ", text).replace("\0", "").strip()
 
     def error(self, message: str) -> DataError:
         """A DataError at the line that is read."""
@@ -147,18 +147,18 @@ class Tmx(PairFormat):
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
         head = [line for _, line in sample(lines)]
-        found: dict[str, None] = {}
+        languages: dict[str, None] = {}
         for unit in islice(_units(head, lines.name, is_whole=False), _UNITS_TO_LOOK_AT):
-            found.update(dict.fromkeys(language for language, _ in unit.texts))
-            if len(found) > 1 and not (choice.sources or choice.targets):
+            languages.update(dict.fromkeys(language for language, _ in unit.texts))
+            if len(languages) > 1 and not (choice.sources or choice.targets):
                 break
-        sources = [_language(name, list(found), lines.name) for name in choice.sources[:1]]
-        targets = [_language(name, list(found), lines.name) for name in choice.targets[:1]]
-        others = (name for name in found if not _is_one_of(name, [*sources, *targets]))
+        sources = [_language(name, list(languages), lines.name) for name in choice.sources[:1]]
+        targets = [_language(name, list(languages), lines.name) for name in choice.targets[:1]]
+        others = (name for name in languages if not _is_one_of(name, [*sources, *targets]))
         sources = sources or list(islice(others, 1))
         targets = (targets or list(islice(others, 1))) if choice.is_labeled else []
         if not sources or (choice.is_labeled and not targets):
-            raise DataError(f"{_listed(list(found))}; expected units with two languages", lines.name)
+            raise DataError(f"{_listed(list(languages))}; expected units with two languages", lines.name)
         return PairLayout("tmx", (Column(0, sources[0]),), tuple(Column(0, name) for name in targets))
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
@@ -181,8 +181,8 @@ def declared_encoding(path: Path) -> str:
     head = next(blocks(path))[:1024]
     if marked := _MARKS.get(head[:2]):
         return marked
-    found = _ENCODING.match(head.removeprefix(codecs.BOM_UTF8))
-    return checked_encoding(found[1].decode("ascii", "replace")) if found else "utf-8"
+    match = _ENCODING.match(head.removeprefix(codecs.BOM_UTF8))
+    return checked_encoding(match[1].decode("ascii", "replace")) if match else "utf-8"
 
 
 def _units(lines: Iterator[str] | Sequence[str], name: str, *, is_whole: bool = True) -> Iterator[Unit]:
@@ -228,7 +228,7 @@ class _TmxReader(XmlReader):
             if self.unit is not None:
                 self.unit.texts.append((self.language, text))
         elif tag == "tu" and self.unit is not None:
-            self.found.append(self.unit)
+            self.items.append(self.unit)
             self.unit = None
 
 
@@ -327,15 +327,15 @@ class _Xliff(XmlReader):
             self.unit[tag] = self.taken()
         elif tag in ("trans-unit", "segment") and self.unit is not None:
             if self.unit.pop("state") not in _UNFINISHED and self.unit.get("source") and self.unit.get("target"):
-                self.found.append(self.unit)
+                self.items.append(self.unit)
             self.unit = None
 
 
-def _messages(whole: str, name: str) -> Iterator[Message]:
+def _messages(content: str, name: str) -> Iterator[Message]:
     """The messages by their keywords, without fuzzy and obsolete ones."""
     message: dict[str, list[str]] = {}
     key, is_fuzzy = "", False
-    for number, line in enumerate(whole.split("\n"), 1):
+    for number, line in enumerate(content.split("\n"), 1):
         text = line.strip()
         is_new = text.startswith(("#", "msgctxt", "msgid ", 'msgid"')) and any(k.startswith("msgstr") for k in message)
         if is_new:
@@ -346,19 +346,19 @@ def _messages(whole: str, name: str) -> Iterator[Message]:
             is_fuzzy |= "fuzzy" in text
         if not text or text.startswith("#"):
             continue
-        found = _LINE.fullmatch(text)
-        key = (found[1] or key) if found else ""
-        if found is None or not key or (found[1] and key in message):
+        match = _LINE.fullmatch(text)
+        key = (match[1] or key) if match else ""
+        if match is None or not key or (match[1] and key in message):
             raise DataError('expected a message of a PO file, such as msgid "text" and msgstr "Text"', name, number)
-        message.setdefault(key, []).append(_ESCAPE.sub(_sign, found[2]))
+        message.setdefault(key, []).append(_ESCAPE.sub(_sign, match[2]))
     if not is_fuzzy and "msgid" in message and any(k.startswith("msgstr") for k in message):
         yield _joined(message)
 
 
 def _joined(message: dict[str, list[str]]) -> Message:
-    return {key: "".join(parts) for key, parts in message.items()}
+    return {key: "".join(lines) for key, lines in message.items()}
 
 
-def _sign(found: re.Match[str]) -> str:
-    octal, hexadecimal, sign = found.groups()
+def _sign(match: re.Match[str]) -> str:
+    octal, hexadecimal, sign = match.groups()
     return chr(int(octal, 8)) if octal else chr(int(hexadecimal, 16)) if hexadecimal else _SIGNS.get(sign, sign)
