@@ -7,7 +7,7 @@
   `c_passes.py` calls it.
 - `plain_passes.py` runs the same passes in torch operations.
 - `runner.py` does what lies outside of the loop over positions; `packing.py` leaves the padding of ragged rows out.
-- `cached_weights.py` keeps what is made of weights, for as long as nobody changes them.
+- `products.py` multiplies by packed matrices, and caches them for frozen models.
 - `feedback.py` lets something that is no step, attention, say, stand between two positions.
 - `execution.py` chooses which of these ways a layer runs. `explain(layer)` says which it is, and why. What is no step,
   masks of dropout and rotary positions, say, has passes of its own in `passes.c`.
@@ -15,11 +15,19 @@
 A cell need not know of any of this.
 """
 
-from ensue.engine.cached_weights import CachedWeights, are_cached, cached_for, caching
 from ensue.engine.execution import Execution, executing, explain, folds, may_compile, passes, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
 from ensue.engine.packing import Packing
-from ensue.engine.products import bf16_kernel, bf16_kernels, has_bfloat16, use_bf16_kernel
+from ensue.engine.products import (
+    CachedWeights,
+    are_cached,
+    bf16_kernel,
+    bf16_kernels,
+    cached_for,
+    caching,
+    has_bfloat16,
+    use_bf16_kernel,
+)
 from ensue.engine.snapshot import Copy, has_hooks
 
 __all__ = [

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ensue.engine.c_library import library
 from ensue.engine.c_source import VECTOR, Source
-from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.packing import Packing
-from ensue.engine.products import Bf16Kernel, ProductKernels, in_parts, products
+from ensue.engine.products import Bf16Kernel, PackedWeights, ProductKernels, in_parts, products
 from ensue.engine.program import MOST_KEPT, Array, Program
 from ensue.engine.schedule import schedule
 from ensue.engine.storage import Arrays, Between, Finals, Storage, address, address_of_rows, of_chunk

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
-from ensue.engine.cached_weights import PackedWeights, cached_for
 from ensue.engine.feedback import Maker, run_fed
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
-from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
+from ensue.engine.products import Bf16Kernel, PackedWeights, bf16_kernel, cached_for, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import Runner
 from ensue.engine.snapshot import Snapshot, has_hooks

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.graph import Node
 from ensue.engine.operations import OPERATIONS
 from ensue.engine.packing import Packing
+from ensue.engine.products import PackedWeights
 from ensue.engine.program import Array, Program
 from ensue.engine.storage import Arrays, Between, Finals, Storage
 

@@ -1,4 +1,4 @@
-"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions.
+"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions, and a cache of them.
 
 Products in bfloat16 have two kernels: "avx512", in vector registers, and "amx", in the tile registers that Intel's
 processors have since 2023. The second is offered where the processor and the system have it and its products are right.
@@ -7,16 +7,18 @@ processors have since 2023. The second is offered where the processor and the sy
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache, partial
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from ensue.engine.c_library import library
-from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.storage import address_of_matrix, address_of_rows
 from ensue.processor import features
 from ensue.version import package_text
@@ -33,8 +35,68 @@ A_THREAD = 1 << 15
 HALF_UNIT = 2.0**-9
 """The relative error of a number that is rounded to bfloat16."""
 
+T = TypeVar("T")
+_caching: ContextVar[CachedWeights | None] = ContextVar("caching", default=None)
 _chosen: list[Bf16Kernel] = []
 """At most one: see `use_bf16_kernel`."""
+
+
+class PackedWeights:
+    """The packed weights of one layer, which holds `weights`, so that an address is of one matrix."""
+
+    def __init__(self, weights: list[Tensor]) -> None:
+        self.weights = weights
+        self._packed: dict[tuple[Any, ...], Tensor] = {}
+
+    def packed(self, matrix: Tensor, pack: Callable[[], Tensor]) -> Tensor:
+        """The result of `pack` for one of the weights, or for its transpose."""
+        key = (matrix.data_ptr(), matrix.shape, matrix.stride())
+        if key not in self._packed:
+            self._packed[key] = pack()
+        return self._packed[key]
+
+
+class CachedWeights:
+    """A cache of packed weights for frozen models: the weights of models that run inside of `used` may not change.
+
+    Torch has no sure sign of a change: `p.data.copy_()` leaves address and version as they were. To pack the matrices
+    of a layer takes a third of the time of a single sentence.
+    """
+
+    def __init__(self) -> None:
+        self._values: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Inside of this block, and without gradients, layers take cached weights."""
+        token = _caching.set(self)
+        try:
+            yield
+        finally:
+            _caching.reset(token)
+
+    def of(self, owner: Any, make: Callable[[], T]) -> T:
+        """The cached value of `owner`, at first that of `make`."""
+        if owner not in self._values:
+            self._values[owner] = make()
+        value: T = self._values[owner]
+        return value
+
+
+def are_cached() -> bool:
+    """Whether weights are declared constant."""
+    return _caching.get() is not None
+
+
+def caching() -> AbstractContextManager[None]:
+    """A block in which weights are cached, for a call in which nothing else runs; in such a block already, a no-op."""
+    return nullcontext() if are_cached() else CachedWeights().used()
+
+
+def cached_for(owner: Any, make: Callable[[], T]) -> T | None:
+    """The cached value of `owner`. None outside of `used`, and where gradients are wanted."""
+    cache = _caching.get()
+    return None if cache is None or torch.is_grad_enabled() else cache.of(owner, make)
 
 
 class ProductKernels:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from ensue.engine.c_passes import CompiledPasses
-from ensue.engine.cached_weights import PackedWeights
 from ensue.engine.graph import reachable
 from ensue.engine.overlays import overlays
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
+from ensue.engine.products import PackedWeights
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.storage import Arrays, Finals, Storage, gradients_of, needs_history, room
 from ensue.engine.trace import TracedStep

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
-from ensue.models.copying import CopyingEncoderDecoder
-from ensue.models.encoder_decoder import DecoderOnly, EncoderDecoder, TextModel
+from ensue.models.encoder_decoder import CopyingEncoderDecoder, DecoderOnly, EncoderDecoder, TextModel
 from ensue.models.encoders import build_decoder, build_encoder, build_transformer, in_two_halves
 from ensue.models.language_model import LanguageModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
