@@ -1,0 +1,81 @@
+"""Methods and options that extensions add to pipelines and commands, and what is missing without an extension."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.cli.options import signature_of, taken_options
+from ensue.cli.using import predict
+from ensue.data.examples import PairLayout, PairSource
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+from ensue.extension import Extension, PipelineMethod, with_options
+from ensue.tasks.contract.pipeline import Pipeline
+
+
+class Plain(Pipeline):
+    """A pipeline with the methods."""
+
+    def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any: ...
+
+
+class Other(Pipeline):
+    """A pipeline without them."""
+
+    def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any: ...
+
+
+class Derived(Plain):
+    """A subclass, which has them, too."""
+
+
+def repeated(pipeline: Pipeline, times: int, *, mark: str = "!") -> tuple[type, int, str]:
+    return type(pipeline), times, mark
+
+
+def marked(pipeline: Pipeline) -> str:
+    return f"marked {type(pipeline).__name__}"
+
+
+@pytest.fixture(autouse=True)
+def _extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = f"{__name__}:Plain"
+    options = {"repeat": (int, "How often."), "mark_of": (Path, "A file of marks.")}
+    methods = {
+        "repeated": PipelineMethod(f"{__name__}:repeated", of),
+        "marked": PipelineMethod(f"{__name__}:marked", of, "predict", {"marks": (bool, "With marks.")}),
+        "others": PipelineMethod(f"{__name__}:others", of, "predict", options),
+    }
+    monkeypatch.setattr("ensue.extension.extensions", lambda: {"toy": Extension(name="toy", methods=methods)})
+
+
+def test_a_method_is_of_a_class_and_its_subclasses() -> None:
+    assert Plain(None).repeated(2, mark="?") == (Plain, 2, "?")
+    assert Derived(None).repeated(3) == (Derived, 3, "!")
+    for pipeline, name in ((Other(None), "repeated"), (Plain(None), "repeat"), (Plain(None), "_repeated")):
+        with pytest.raises(AttributeError, match=f"'{type(pipeline).__name__}' object has no attribute '{name}'"):
+            getattr(pipeline, name)
+
+
+def test_options_of_a_command_call_their_method() -> None:
+    assert with_options(Plain(None), "predict", {"marks": True}) == "marked Plain"
+    pipeline = Plain(None)
+    assert with_options(pipeline, "predict", {"marks": False, "repeat": None}) is pipeline
+    for other, options in ((Plain(None), {"loud": 1}), (Other(None), {"marks": True})):
+        with pytest.raises(TypeError, match=rf"{type(other).__name__}.predict has no option (loud|marks)"):
+            with_options(other, "predict", options)
+
+
+def test_a_command_has_the_options_and_takes_the_given_ones() -> None:
+    parameters = signature_of(predict).parameters
+    assert (parameters["marks"].default, parameters["repeat"].default) == (False, None)
+    assert list(parameters).index("others") == list(parameters).index("mark_of") + 1
+    values = {"marks": False, "repeat": 2, "mark_of": None, "width": 4}
+    assert taken_options("predict", values) == {"repeat": 2}
+    assert values == {"width": 4}
+
+
+def test_a_file_in_the_format_of_a_missing_extension_is_one_line() -> None:
+    with pytest.raises(DataError, match=r"a.memo: the run reads the format memo, whose extension is not installed"):
+        PairSource(Lines(["a\n"], "a.memo"), like=PairLayout("memo"), is_labeled=False)
