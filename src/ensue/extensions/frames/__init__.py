@@ -13,16 +13,7 @@ EXTENSION = Extension(
         "captioning": "ensue.extensions.frames.recipe:CAPTIONING",
     },
     recipes=dict.fromkeys(
-        (
-            "caption-lstm",
-            "classify-frames",
-            "draw",
-            "predict-frames",
-            "read-glimpses",
-            "storn",
-            "tag-frames",
-            "vrnn",
-        ),
+        ("caption-lstm", "classify-frames", "draw", "predict-frames", "read-glimpses", "storn", "tag-frames", "vrnn"),
         "ensue.extensions.frames.recipes",
     ),
     data_kinds={"frames": "ensue.extensions.frames.report:FrameKind"},

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import Attention, Directions, EncoderSpecification, Few, Share, Size, Table
-from ensue.models.word_specification import PathHeadSpecification, PoolingHeadSpecification
-from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe
-
-if TYPE_CHECKING:
-    from ensue.extensions.frames.data.series import SeriesOptions
-from typing import Any
-
 from ensue.models.specification import (
     ONE_WAY,
+    Attention,
     CellsSpecification,
+    Directions,
+    EncoderSpecification,
+    Few,
     NoEncoder,
     PairTokens,
     RecurrentEncoder,
+    Share,
+    Size,
+    Table,
     TextHead,
     describe_encoder,
 )
-from ensue.recipe.tables import TokenizerRecipe
+from ensue.models.word_specification import PathHeadSpecification, PoolingHeadSpecification
+from ensue.recipe.tables import DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
 from ensue.tasks.entry import TaskEntry
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
+
+if TYPE_CHECKING:
+    from ensue.extensions.frames.data.series import SeriesOptions
 
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Side = Annotated[int, Field(ge=1, le=10_000)]
