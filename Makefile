@@ -14,7 +14,7 @@ TESTS  ?=
 DIST   ?= dist
 # tests that pass through much of every package that is used
 WIDE   := $(addprefix tests/,test_recipe.py test_extension.py test_arguments.py training/test_pictures.py metrics text \
-            serving/test_completions.py cli/test_startup.py search extensions/exporting/onnx)
+            extensions/serving/test_completions.py cli/test_startup.py extensions/experiments extensions/exporting/onnx)
 N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8

@@ -185,6 +185,17 @@ def test_workflows_call_what_ci_calls() -> None:
     assert all(f"make {target}" in ci for target in called)
 
 
+def test_tests_that_make_and_ci_name_are_there() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    wide = re.search(r"^WIDE .*addprefix tests/,((?:.*\\\n)*.*)\)$", makefile, re.MULTILINE)
+    assert wide
+    named = [f"tests/{name}" for name in wide[1].replace("\\", "").split()]
+    for path in [REPOSITORY / ".ci" / "run", *WORKFLOWS]:
+        named += re.findall(r"(?<![\w/])tests/[\w/]+(?:\.py)?", path.read_text(encoding="utf-8"))
+    assert len(named) > 10
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
 def test_actions_are_named_by_commit() -> None:
     """A tag can be moved to other code; a commit cannot."""
     uses = [line for path in WORKFLOWS for line in re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))]
