@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
+from types import EllipsisType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.engine.storage import is_transformed
-from ensue.types import Memory, Shared, State, leaves, owned
+from ensue.types import Memory, Shared, State, detach, leaves, owned
 
-Sizes = Sequence[int | str]
+Sizes = Sequence[int | str | EllipsisType]
 """The sizes of a tensor; a word stands for any number."""
 ANY = "any"
 WEIGHT_HOOKS = ("torch.nn.utils.prune", "torch.nn.utils.weight_norm")
@@ -43,100 +43,61 @@ class Misfit(NamedTuple):
         return self.kind(f"{where} expects {self.expected.format(what + self.path)}, found {self.found}")
 
 
-@dataclass(slots=True)
-class Leaf:
-    """The form of a tensor of a state; `sizes` are those after the rows."""
+def misfit_of_state(state: Any, like: State, rows: int, free: str = "") -> Misfit | None:
+    """How a state of `rows` rows differs from `like`, an initial one; None if it does not.
 
-    sizes: tuple[int | str, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    def misfit(self, state: Any, rows: int) -> Misfit | None:
-        """How a tensor of `rows` rows differs from this form; None if it does not."""
-        sizes = (rows, *self.sizes)
-        if type(state) is Tensor and state.shape == sizes and state.dtype is self.dtype and state.device == self.device:
+    With `free` = "zeros" the sizes that are 0 in `like` are free, with "lengths" that behind the rows is.
+    """
+    if type(like) is Tensor:
+        sizes: tuple[int | str, ...] = (rows, *like.shape[1:])
+        if type(state) is Tensor and state.shape == sizes and state.dtype is like.dtype and state.device == like.device:
             return None  # the usual case, quickly
-        return misfit(state, sizes, self.dtype, self.device)
-
-
-@dataclass(slots=True)
-class Branch:
-    """The form of a tuple of states. If it `grows`, one size of its leaves is free, but the same in all of them."""
-
-    kind: type[Any]
-    names: list[str]
-    parts: list[Any]
-    grows: bool
-
-    def misfit(self, state: Any, rows: int) -> Misfit | None:
-        """How a tuple of states differs from this form; None if it does not."""
-        if type(state) is not self.kind or len(state) != len(self.parts):
-            wanted = self.kind.__name__ if hasattr(self.kind, "_fields") else f"a tuple of {len(self.parts)}"
-            return Misfit(TypeError, f"{{}} as {wanted}", _named(state))
-        for index, part in enumerate(state):
-            found: Misfit | None = self.parts[index].misfit(part, rows)
-            if found is not None:
-                return found._replace(path=self.names[index] + found.path)
-        return self._growth(state) if self.grows else None
-
-    def _growth(self, state: Any) -> Misfit | None:
-        leaves = [(form.sizes, part.shape[1:]) for form, part in zip(self.parts, state, strict=True)]
-        grown = {found for sizes, shape in leaves for size, found in zip(sizes, shape, strict=True) if size == ANY}
-        return Misfit(ValueError, "{} of one length", sorted(grown)) if len(grown) > 1 else None
-
-
-@dataclass(slots=True)
-class SharedForm:
-    """The form of what rows share: any number of texts, of any length, the same in all leaves of the content."""
-
-    content: Any
-
-    def misfit(self, state: Any, rows: int) -> Misfit | None:
-        """How something shared by `rows` rows differs from this form; None if it does not."""
-        if not isinstance(state, Shared):
-            return Misfit(TypeError, "{} as Shared", _named(state))
-        found: Misfit | None = self.content.misfit(state.content, _texts(state.content))
-        if found is not None:
-            return found._replace(path=".content" + found.path)
-        lengths = sorted({leaf.shape[1] for leaf in leaves(state.content)})
-        if len(lengths) > 1:
-            return Misfit(ValueError, "{} of one length", lengths, ".content")
-        device = next(leaves(state.content)).device
-        found = misfit(state.rows, (rows,), torch.int64, device)
-        if found is None and state.stray is not None:
-            found = Misfit(ValueError, f"{{}} from 0 to {state.texts - 1}", state.stray)
-        return None if found is None else found._replace(path=".rows")
-
-
-class Empty:
-    """The form of a layer without a state."""
-
-    def misfit(self, state: Any, rows: int) -> Misfit | None:
-        """A misfit unless the state is None."""
+        if free:
+            rest = like.shape[1:]
+            sizes = (rows, *((size or ANY for size in rest) if free == "zeros" else (ANY, *rest[1:])))
+        return misfit(state, sizes, like.dtype, like.device)
+    if like is None:
         return None if state is None else Misfit(TypeError, "no initial {}", _named(state))
+    if isinstance(like, Shared):
+        return _misfit_of_shared(state, like, rows)
+    return _misfit_of_tuple(state, like, rows, free)
 
 
-def form_of(state: State) -> Leaf | Branch | SharedForm | Empty:
-    """The form of a state like `state`, an initial one. If its class has `grows`, sizes of 0 are free."""
-    if state is None:
-        return Empty()
-    if isinstance(state, Shared):
-        content = form_of(state.content)
-        for leaf in _leaves_of(content):
-            leaf.sizes = (ANY, *leaf.sizes[1:])
-        return SharedForm(content)
-    if isinstance(state, Tensor):
-        return Leaf(tuple(state.shape[1:]), state.dtype, state.device)
-    names = [f".{name}" for name in getattr(state, "_fields", ())] or [f"[{index}]" for index in range(len(state))]
-    parts, grows = [form_of(part) for part in state], hasattr(state, "grows")
-    for part in parts:
-        if grows and isinstance(part, Leaf):
-            part.sizes = tuple(size or ANY for size in part.sizes)
-    return Branch(type(state), names, parts, grows)
+def _misfit_of_tuple(state: Any, like: Any, rows: int, free: str) -> Misfit | None:
+    """The misfit of a tuple of states; one that grows has sizes of 0 at the beginning, which are free."""
+    names = getattr(like, "_fields", None)
+    if type(state) is not type(like) or len(state) != len(like):
+        wanted = f"a tuple of {len(like)}" if names is None else type(like).__name__
+        return Misfit(TypeError, f"{{}} as {wanted}", _named(state))
+    grows = not free and hasattr(type(like), "grows")
+    for index, (part, start) in enumerate(zip(state, like, strict=True)):
+        found = misfit_of_state(part, start, rows, "zeros" if grows else free)
+        if found is not None:
+            return found._replace(path=(f"[{index}]" if names is None else f".{names[index]}") + found.path)
+    return _misfit_of_lengths(state, like) if grows else None
 
 
-def _leaves_of(form: Any) -> list[Leaf]:
-    return [form] if isinstance(form, Leaf) else [leaf for part in form.parts for leaf in _leaves_of(part)]
+def _misfit_of_lengths(state: Any, like: Any) -> Misfit | None:
+    """The misfit unless the sizes that are 0 in `like` are the same in all tensors of a state that grows."""
+    shapes = [(start.shape, part.shape) for part, start in zip(state, like, strict=True) if isinstance(start, Tensor)]
+    lengths = {size for before, shape in shapes for zero, size in zip(before[1:], shape[1:], strict=True) if not zero}
+    return Misfit(ValueError, "{} of one length", sorted(lengths)) if len(lengths) > 1 else None
+
+
+def _misfit_of_shared(state: Any, like: Shared, rows: int) -> Misfit | None:
+    """The misfit unless `rows` rows share texts of one length like those of `like`."""
+    if not isinstance(state, Shared):
+        return Misfit(TypeError, "{} as Shared", _named(state))
+    found = misfit_of_state(state.content, like.content, _texts(state.content), "lengths")
+    if found is not None:
+        return found._replace(path=".content" + found.path)
+    lengths = sorted({leaf.shape[1] for leaf in leaves(state.content)})
+    if len(lengths) > 1:
+        return Misfit(ValueError, "{} of one length", lengths, ".content")
+    found = misfit(state.rows, (rows,), torch.int64, next(leaves(state.content)).device)
+    if found is None and state.stray is not None:
+        found = Misfit(ValueError, f"{{}} from 0 to {state.texts - 1}", state.stray)
+    return None if found is None else found._replace(path=".rows")
 
 
 def _texts(content: Any) -> int:
@@ -154,7 +115,7 @@ class Border:
         some = self._held.get(self._name)
         self.dtype = None if some is None else some.dtype
         self.device = None if some is None else some.device
-        self.form = form_of(module.init_state(1))
+        self.start = detach(module.init_state(1))
 
     def misfit(self, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> tuple[str, Misfit] | None:
         """The name of the first argument that does not fit, and why; `before` names the sizes before x's features."""
@@ -164,7 +125,7 @@ class Border:
         found = self._misfit_of_x(x, before)
         if found is not None:
             return "x", found
-        found = None if state is None else self.form.misfit(state, x.shape[0])
+        found = None if state is None else misfit_of_state(state, self.start, x.shape[0])
         if found is not None:
             return "state", found
         found = None if mask is None else misfit(mask, x.shape[:2], torch.bool, x.device) or _gap(mask)
@@ -198,7 +159,7 @@ def unchecked() -> Iterator[None]:
 
 
 _borders: WeakKeyDictionary[nn.Module, Border] = WeakKeyDictionary()
-_forms: WeakKeyDictionary[nn.Module, Leaf | Branch | SharedForm | Empty] = WeakKeyDictionary()
+_starts: WeakKeyDictionary[nn.Module, State] = WeakKeyDictionary()
 
 
 def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -293,20 +254,11 @@ def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def result(self: Any, state: Any) -> Any:
         if not is_transformed():
-            _check_state(self, state)
+            rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
+            expect_state(self, f"{type(self).__name__}.result", "state", state, rows, lambda: self.init_state(1))
         return function(self, state)
 
     return result
-
-
-def _check_state(module: nn.Module, state: Any) -> None:
-    border = _borders.get(module)
-    rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
-    if border is None or border.form.misfit(state, rows) is not None:
-        _borders[module] = border = Border(module)
-        found = border.form.misfit(state, rows)
-        if found is not None:
-            raise found.error(f"{type(module).__name__}.result", "state")
 
 
 def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> None:
@@ -320,7 +272,13 @@ def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: 
 
 
 def expect(where: str, what: str, tensor: Any, sizes: Sizes, dtype: Any = None, *, like: Tensor | None = None) -> None:
-    """Raises unless `tensor` has these sizes, this type (None: any real numbers) and the device of `like`."""
+    """Raise unless `tensor` has these sizes, this type (None: any real numbers) and the device of `like`.
+
+    Sizes behind `...` are the last ones.
+    """
+    if sizes[:1] == (...,):
+        others = tensor.dim() - len(sizes) + 1 if isinstance(tensor, Tensor) else 0
+        sizes = (*[ANY] * max(others, 0), *sizes[1:])
     found = misfit(tensor, sizes, dtype, None if like is None else like.device)
     if found is not None:
         raise found.error(where, what)
@@ -363,23 +321,12 @@ def expect_memory(module: Any, rows: int, memory: Any) -> None:
 
 def expect_state(module: Any, where: str, what: str, state: Any, rows: int, start: Callable[[], State]) -> None:
     """Raises unless `state`, for `rows` rows, has the form of what `start` gives, an initial state of a module."""
-    form = _forms.get(module)
-    if form is None or form.misfit(state, rows) is not None:
-        _forms[module] = form = form_of(start())  # the module may have changed
-        found: Misfit | None = form.misfit(state, rows)
+    like = _starts.get(module, ...)
+    if like is ... or misfit_of_state(state, like, rows) is not None:
+        _starts[module] = like = detach(start())  # the module may have changed
+        found = misfit_of_state(state, like, rows)
         if found is not None:
             raise found.error(where, what)
-
-
-def expect_features(where: str, what: str, tensor: Any, features: int, like: Tensor | None) -> None:
-    """Raises unless `tensor` is (..., features), with type and device of `like` (None: any real numbers)."""
-    sizes: list[int | str] = [*[ANY] * max(tensor.dim() - 1, 0), features] if isinstance(tensor, Tensor) else []
-    expect(where, what, tensor, sizes, None if like is None else like.dtype, like=like)
-
-
-def expect_ids(where: str, ids: Any, like: Tensor) -> None:
-    """Raises unless `ids` are whole numbers, of any sizes, on the device of `like`."""
-    expect(where, "ids", ids, ids.shape if isinstance(ids, Tensor) else (), int, like=like)
 
 
 def expect_words(where: str, ids: Any, mask: Tensor | None) -> None:
@@ -419,7 +366,7 @@ def _reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
     return {}, ""
 
 
-def _fits(size: int, wanted: int | str) -> bool:
+def _fits(size: int, wanted: object) -> bool:
     return isinstance(wanted, str) or size == wanted
 
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.border import expect_features, expect_words
+from ensue.nn.border import expect, expect_words
 from ensue.nn.combinators import reverse_rows
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.layer import blank
@@ -38,7 +38,7 @@ class Highway(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         """The features of `x`. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
-        expect_features(type(self).__name__, "x", x, self.d, self.gate.bias)
+        expect(type(self).__name__, "x", x, (..., self.d), self.gate.bias.dtype, like=self.gate.bias)
         return torch.lerp(x, torch.relu(self.transform(x)), torch.sigmoid(self.gate(x)))
 
     def __repr__(self) -> str:

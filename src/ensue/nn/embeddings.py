@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.border import expect_ids
+from ensue.nn.border import expect
 from ensue.nn.dropout import checked_share
 
 
@@ -39,7 +39,7 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_out"]:
         """The vectors of `ids`, which may have any shape. Raises `TypeError` unless they are whole numbers."""
-        expect_ids(type(self).__name__, ids, self.weight)
+        expect(type(self).__name__, "ids", ids, (...,), int, like=self.weight)
         if not self.training or self.dropout == 0:
             features = F.embedding(ids, self.weight)
             return features if self.scale == 1 else features * self.scale

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.border import expect_features
+from ensue.nn.border import expect
 from ensue.nn.gaussian import HALF_LOG_TAU, Gaussian
 
 
@@ -73,7 +73,7 @@ class MixtureHead(nn.Module):
 
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Mixture:
         """The distribution of x behind each h. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
-        expect_features("MixtureHead", "h", h, self.d_in, self.projection.weight)
+        expect("MixtureHead", "h", h, (..., self.d_in), self.projection.weight.dtype, like=self.projection.weight)
         with torch.autocast(h.device.type, enabled=False):  # densities need more than the 8 bits of bfloat16
             return self.of(self.projection(h.to(self.projection.weight.dtype)))
 

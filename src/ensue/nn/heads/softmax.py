@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
-from ensue.nn.border import expect, expect_features, expect_targets, weight_of
+from ensue.nn.border import expect, expect_targets, weight_of
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.linear_cross_entropy import WordSample, linear_cross_entropy, sampled_cross_entropy
 
@@ -42,7 +42,7 @@ class SoftmaxHead(nn.Module):
 
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape V"]:
         """The logits of `h`. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
-        expect_features(type(self).__name__, "h", h, self.d_in, self.bias)
+        expect(type(self).__name__, "h", h, (..., self.d_in), self.bias.dtype, like=self.bias)
         return F.linear(self.features(h), self.matrix(), self.bias)
 
     def nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -52,7 +52,7 @@ class SoftmaxHead(nn.Module):
 
     def _expect(self, name: str, h: Tensor, targets: Tensor) -> None:
         where = f"{type(self).__name__}.{name}"
-        expect_features(where, "h", h, self.d_in, self.bias)
+        expect(where, "h", h, (..., self.d_in), self.bias.dtype, like=self.bias)
         expect_targets(where, targets, h.shape[:-1], h, self.vocabulary_size)
 
     def total_nats(
