@@ -1,6 +1,6 @@
 """Clients that draw what they send: phases of requests, how these are cut into pieces, and when the clients leave.
 
-`PYTHONPATH=tests python -m serving.phase_fuzzer RUN [SECONDS]` prints the table of docs/serving.md.
+`PYTHONPATH=tests python -m extensions.serving.phase_fuzzer RUN [SECONDS]` prints the table of docs/serving.md.
 """
 
 from __future__ import annotations
