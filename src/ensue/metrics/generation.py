@@ -46,13 +46,7 @@ class Comparison(Scores):
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `evaluate --compare --json`; the other system's scores come second."""
-        return {
-            "bleu": list(self.bleu),
-            "chrf": list(self.chrf),
-            "p_bleu": self.p_bleu,
-            "p_chrf": self.p_chrf,
-            "resamples": RESAMPLES,
-        }
+        return {**super().as_json(), "bleu": list(self.bleu), "chrf": list(self.chrf), "resamples": RESAMPLES}
 
     def summary(self) -> str:
         ours, theirs = self.bleu

@@ -20,16 +20,7 @@ from ensue.data.examples.layout import (
     PairFormat,
     PairLayout,
 )
-from ensue.data.examples.lines import (
-    ClassFiles,
-    Cmudict,
-    FastText,
-    FirstWord,
-    Scan,
-    SourceLines,
-    UnlabeledLines,
-    written_values,
-)
+from ensue.data.examples.lines import LINES_OF_PAIRS, LINES_OF_TEXTS, written_values
 from ensue.data.examples.record_formats import RecordDocuments, RecordPairs, Sigmorphon
 from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
@@ -39,12 +30,12 @@ from ensue.extension import entries
 
 DOCUMENT_FORMATS: dict[str, DocumentFormat] = {
     **{reader.name: RecordDocuments(reader) for reader in READERS},
-    **{format.name: format for format in (FastText(), FirstWord(), ClassFiles(), UnlabeledLines())},
+    **{format.name: format for format in LINES_OF_TEXTS},
 }
 """The formats of files of labeled texts; with `FOLDERS` the labels are the names of folders."""
 PAIR_FORMATS: dict[str, PairFormat] = {
     **{reader.name: RecordPairs(reader) for reader in READERS},
-    **{format.name: format for format in (Sigmorphon(), Scan(), Cmudict(), SourceLines())},
+    **{format.name: format for format in (Sigmorphon(), *LINES_OF_PAIRS)},
 }
 """The core's formats of pairs in one file; two files are `ALIGNED`."""
 
@@ -121,9 +112,8 @@ def _layout(
     if like is not None:
         layout = _layout_like(format, like, lines, choice)
     elif choice.names and not format.has_columns:
-        what = f"{choice.settings} are for tables and JSON"
-        options = {choice.settings: choice.options}
-        raise DataError(f"{name} has no columns; {what}", lines.name, options=options)
+        message = f"{name} has no columns; {choice.settings} are for tables and JSON"
+        raise DataError(message, lines.name, options={choice.settings: choice.options})
     else:
         layout = format.layout(lines, choice)
     if choice.group and not layout.group:

@@ -234,3 +234,7 @@ class SourceLines(PairFormat):
             if len(fields) != number:
                 raise DataError(f"{columns_counted(len(fields))}; expected {number} sources", lines.name, record.line)
             yield Pair(tuple(fields), (), lines.name, record.line)
+
+
+LINES_OF_TEXTS = (FastText(), FirstWord(), ClassFiles(), UnlabeledLines())
+LINES_OF_PAIRS = (Scan(), Cmudict(), SourceLines())
