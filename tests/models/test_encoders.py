@@ -44,7 +44,7 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
-from ensue.training.muon import AdamW
+from ensue.training.optimizer import AdamW
 from layer_tables import layers
 from models import ENCODERS, REPRESENTATIVE, one_way, reader, some_slow
 from source_imports import SOURCE

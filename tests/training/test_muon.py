@@ -11,8 +11,7 @@ from torch import nn
 
 from ensue.models.build_text import build_language_model
 from ensue.recipe import TrainRecipe
-from ensue.training.muon import SCALE, SGD, AdamW, Muon, layer_matrices, orthogonalized
-from ensue.training.optimizer import build_optimizer
+from ensue.training.optimizer import SCALE, SGD, AdamW, Muon, build_optimizer, layer_matrices, orthogonalized
 from layer_tables import layers
 
 

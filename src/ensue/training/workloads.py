@@ -19,7 +19,7 @@ from ensue.nn import SoftmaxHead
 from ensue.processor import Precision
 from ensue.recipe import Recipe
 from ensue.training.device import autocast
-from ensue.training.muon import AdamW
+from ensue.training.optimizer import AdamW
 
 Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
