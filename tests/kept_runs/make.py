@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ensue.recipe import BUDGETS, Recipe, read_recipe, validate_recipe
+from ensue.recipe import BUDGETS, Recipe, read_recipe, recipe_names, validate_recipe
 from ensue.runs.reporter import Reporter, StepReport
 from ensue.training.run import train_run
 from kept_runs.answers import answer
@@ -165,6 +165,8 @@ RUNS: dict[str, Made] = {
     "glimpses": Made("read-glimpses", "strips.npz", OF_DATA),
     "draw": Made("draw", "images", ["evaluate {run} images --json --draws 3"]),
 }  # fmt: skip
+RUNS = {name: made for name, made in RUNS.items() if made.recipe in recipe_names()}
+"""Those whose extension is there."""
 
 
 class _Stopping(Reporter):

@@ -75,6 +75,7 @@ def test_a_cutter_and_the_tagger_behind_it(tmp_path: Path, serve: Any, monkeypat
 
 
 def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
+    pytest.importorskip("ensue.extensions.localization")
     client, _ = serve({"ende": translating_pipeline(), "shouter": Shouter()}, terms=2)
     inputs = ["the <b>sea</b> was {n} calm", "was calm"]
     asked = {"model": "ende", "inputs": inputs, "glossary": [["sea", "Meer"], ["", "!ruhig"]], "keep_markup": True}
@@ -93,6 +94,7 @@ def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
 
 
 def test_no_option_tells_the_path_of_a_model(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ensue.extensions.localization")
     client, _ = serve({"ende": translating_pipeline()})
     monkeypatch.setattr(SequencePipeline, "num_texts", 2)
     asked = {"model": "ende", "inputs": [["the sea", "was calm"]], "keep_markup": True}
