@@ -1,5 +1,6 @@
 """What a layer says of itself, and to whoever builds it wrongly."""
 
+import ast
 import re
 from collections.abc import Callable
 
@@ -36,6 +37,7 @@ from ensue.nn import (
 )
 from ensue.testing.laws import Subject
 from laws.table import CASES, concrete_layers
+from source_imports import SOURCE
 
 
 @pytest.mark.sampled(16)
@@ -151,3 +153,12 @@ def test_what_looks_ahead_cannot_step(layer: ensue.nn.SequenceLayer) -> None:
     _, state = layer(torch.zeros(2, 3, 4))
     with pytest.raises(TypeError, match="no initial state"):
         layer(torch.zeros(2, 3, 4), state)
+
+
+def test_a_constructor_has_at_most_eight_parameters() -> None:
+    """Further options are fields of one frozen object, which is passed through whole."""
+    files = (path for folder in ("nn", "models") for path in (SOURCE / "ensue" / folder).rglob("*.py"))
+    functions = (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    constructors = [node.args for node in functions if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    assert len(constructors) > 80
+    assert max(len(node.args) - 1 + len(node.kwonlyargs) for node in constructors) <= 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -26,6 +27,25 @@ class Pooled(NamedTuple):
     keys: Int[Tensor, "B T"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions:
+    """The options of a `Classifier`."""
+
+    d_hidden: int = 0
+    """Width of a hidden layer before the labels; 0: none."""
+    activation: Literal["relu", "tanh"] = "relu"
+    dropout: float = 0.0
+    label_smoothing: float = 0.0
+    pair: bool = False
+    """Whether two texts are compared."""
+    multiple: bool = False
+    """Whether labels are independent of each other."""
+    segment: int = 0
+    """Words of a segment of a long text; 0: texts are not segmented."""
+    language_loss: float = 0.0
+    """The weight of the loss of next subwords."""
+
+
 class Classifier(nn.Module):
     """Features of positions → layers → pooling → (a hidden layer) → logits, plus the scores of a bag of n-grams.
 
@@ -44,13 +64,14 @@ class Classifier(nn.Module):
     features: Any  # `Module.__call__` has no types
 
     def __init__(
-        self, features: nn.Module, layers: SequenceLayer | SubwordEncoder, pooling: Pooling | None,
-        num_labels: int, *, bag: NgramBag | None = None, d_hidden: int = 0,
-        activation: Literal["relu", "tanh"] = "relu", dropout: float = 0.0, label_smoothing: float = 0.0,
-        pair: bool = False, multiple: bool = False, segment: int = 0, language_loss: float = 0.0,
+        self, features: nn.Module, layers: SequenceLayer | SubwordEncoder, pooling: Pooling | None, num_labels: int, *,
+        bag: NgramBag | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
+        """`keywords` are the fields of `ClassifierOptions`."""
         super().__init__()
-        self.language_loss, self.is_joint = language_loss, pair and isinstance(layers, SubwordEncoder)
+        options = ClassifierOptions(**keywords)
+        pair, segment, d_hidden = options.pair, options.segment, options.d_hidden
+        self.language_loss, self.is_joint = options.language_loss, pair and isinstance(layers, SubwordEncoder)
         if pooling is None and bag is None:
             raise ValueError("nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams")
         if bag is not None and isinstance(bag, PairBag) != pair:
@@ -62,15 +83,16 @@ class Classifier(nn.Module):
                 raise ValueError("data.segment_tokens is not for encoder.from, whose long texts are read in windows")
             self.layers, self.features = layers, features
         self.features, self.layers, self.pooling, self.bag = features, layers, pooling, bag
-        self.label_smoothing, self.pair, self.multiple, self.segment = label_smoothing, pair, multiple, segment
+        self.label_smoothing, self.multiple = options.label_smoothing, options.multiple
+        self.pair, self.segment = pair, segment
         self.num_labels, self.head = num_labels, None
         self.temperature = 1.0
         """The number by which logits are divided before they become probabilities."""
         if pooling is not None:
             d_in = pooling.d_out * (4 if pair and not self.is_joint else 1)
-            nonlinear = nn.Tanh() if activation == "tanh" else nn.ReLU()
-            hidden = [nn.Linear(d_in, d_hidden), nonlinear, ElementDropout(dropout)] if d_hidden else []
-            self.head = nn.Sequential(ElementDropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
+            nonlinear = nn.Tanh() if options.activation == "tanh" else nn.ReLU()
+            hidden = [nn.Linear(d_in, d_hidden), nonlinear, ElementDropout(options.dropout)] if d_hidden else []
+            self.head = nn.Sequential(ElementDropout(options.dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
 
     def passed_parts(self) -> Iterator[nn.Module]:
         """The parts in the order in which a text passes them."""
