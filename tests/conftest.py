@@ -308,9 +308,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cases in sampled.values():
         mark = cases[0].get_closest_marker("sampled")
         assert mark
-        kept = {place * len(cases) // mark.args[0] for place in range(mark.args[0])}
+        default = {place * len(cases) // mark.args[0] for place in range(mark.args[0])}
+        always = mark.kwargs.get("always")
         for place, item in enumerate(cases):
-            if place not in kept:
+            if place not in default and not (always and always in item.name):
                 item.add_marker("slow")
     if is_thorough(config) and part()[1] > 1:
         leave_to_other_parts(config, items, *part())

@@ -115,7 +115,6 @@ def enumerated(name: str, head: TagHead, emissions: Tensor) -> dict[tuple[int, .
     return {path: score(name, head, rows, path) for path in itertools.product(range(K), repeat=len(rows))}
 
 
-@pytest.mark.sampled(2)
 @EVERY_HEAD
 def test_best_path_and_marginals_of_all_paths(name: str) -> None:
     head = built(name)

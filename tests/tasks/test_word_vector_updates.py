@@ -56,7 +56,6 @@ def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> CompiledS
     return CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("subwords", [False, True])

@@ -40,7 +40,6 @@ def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: boo
     compare(x, y, expected, ragged=ragged)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])

@@ -87,7 +87,6 @@ def test_any_shape_and_any_prohibition(lengths: list[int], num_tags: int, forbid
             torch.testing.assert_close(probabilities[b], counted(row, T, num_tags))
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("forbidden", [0.0, 0.3])
 @pytest.mark.usefixtures("way")
 def test_finite_differences(forbidden: float) -> None:
@@ -104,7 +103,6 @@ def test_finite_differences(forbidden: float) -> None:
     assert torch.autograd.gradcheck(function, [emissions, *tables])
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("num_tags", [17, 40])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.usefixtures("way")

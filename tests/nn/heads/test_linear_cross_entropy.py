@@ -43,7 +43,6 @@ def test_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda *s: linear_cross_entropy(*s, targets), sources, fast_mode=True)
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("smoothing", [0.3, 0.0])
 def test_gradients_of_gradients(smoothing: float) -> None:
     (h, weight, bias), targets = problem()

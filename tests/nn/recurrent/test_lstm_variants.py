@@ -104,7 +104,7 @@ def started(layer: Recurrent, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor,
     return x, type(state)(*(torch.randn_like(leaf).requires_grad_() for leaf in state))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2, always="float64-dense-fold")
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])

@@ -80,7 +80,7 @@ def by_logarithms(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, always="by a scan")
 @pytest.mark.parametrize("T", some_slow([1, 2, 31, 64, 200], 1, 31, 200))
 @pytest.mark.parametrize("B", some_slow([1, 3], 3))
 @pytest.mark.parametrize("kind", LAYERS)

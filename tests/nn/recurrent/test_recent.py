@@ -171,7 +171,7 @@ CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers]
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1, always="fold")
 @pytest.mark.parametrize("execution", ["compiled", "fold"])
 @pytest.mark.parametrize("name", CASES)
 def test_each_layer_is_its_equations(name: str, execution: str) -> None:

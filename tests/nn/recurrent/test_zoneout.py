@@ -99,7 +99,6 @@ def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
     return [(past[:, 1:] == past[:, :-1]).double() for past in pasts]
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
