@@ -59,7 +59,7 @@ def test_what_is_no_path_or_name(value: Any, labeler: LabelingPipeline, language
     refused(lambda v: ensue.train("char-lstm", train=v, out="x"), one, "^train is .*expected a path$")
     refused(labeler.evaluate, one, "^the data is .*expected a path$")
     refused(language.evaluate, one, "^the text is .*expected a path$")
-    refused(language.minimal_pairs, value, "^the pairs is .*expected a path$")
+    refused(language.minimal_pairs, one, "^the pairs is .*expected a path$")
     refused(labeler.with_splitter, value, "^the splitter is .*expected its name$")
     refused(lambda v: ensue.train("char-lstm", train="x", out="y", settings=[v]), value, "^a setting is")
 

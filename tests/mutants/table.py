@@ -19,13 +19,13 @@ TABLE = {
         "nn/recurrent/lstm.py",
         "c = self.cell(f * c + i * g)",
         "c = self.cell(f * c + g)",
-        "nn/recurrent/test_hand_worked.py nn/recurrent/test_recurrent_against_torch.py",
+        "nn/test_hand_worked.py nn/recurrent/test_recurrent_against_torch.py",
     ),
     "GRU": OneLine(
         "nn/recurrent/gru.py",
         "(1 - z) * n + z * h",
         "z * n + (1 - z) * h",
-        "nn/recurrent/test_hand_worked.py nn/recurrent/test_recurrent_against_torch.py",
+        "nn/test_hand_worked.py nn/recurrent/test_recurrent_against_torch.py",
     ),
     "RWKV-7's decay": OneLine(
         "nn/recurrent/rwkv7.py", "math.exp(-0.5) * w", "math.exp(-0.6) * w", "nn/recurrent/test_recent.py"

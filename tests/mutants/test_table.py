@@ -35,8 +35,8 @@ def test_default_tests_kill_it(mutant: OneLine, copy: Path) -> None:
     path = copy / "ensue" / mutant.path
     text = path.read_text(encoding="utf-8")
     tests = [str(REPOSITORY / "tests" / name) for name in mutant.tests.split()]
-    environment = os.environ | {"PYTHONPATH": str(copy)}
-    environment.pop("ENSUE_TEST_PART", None)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ENSUE_TEST"))}
+    environment["PYTHONPATH"] = str(copy)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
     try:
         path.write_text(text.replace(mutant.before, mutant.after), encoding="utf-8")
