@@ -111,6 +111,8 @@ def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
     found = ranked(str(path), examples, list(examples.doubts(pipeline, range(160))))
     assert len(found.ranked) > 100
+    probabilities = [each.probability for each in found.ranked]
+    assert probabilities == sorted(probabilities), "the least probable label is the first"
     check_repaired(found, path)
     source = SentenceSource(path)
     assert [source.format.labels(sentence) for sentence in source] == [
