@@ -181,7 +181,26 @@ def of_layer(*arguments: Any) -> Any:
     )
 
 
+def of_task(task: str, name: str, *values: Any, **options: Any) -> Any:
+    """Call a function of a pipeline with the kept run of a task."""
+    unpacked(FIRST[task], Path())
+    return named(f"ensue.extensions.bidirectional.{name}")(ensue.load(FIRST[task]), *values, **options)
+
+
+CONTEXTUAL = "bidirectional-language-modeling"
 CALLS: dict[str, list[Callable[[Path], Any]]] = {
+    "ensue.extensions.bidirectional.word_uses.senses": [
+        lambda folder: of_task(CONTEXTUAL, "word_uses.senses", [(["a", "sea"], 1, "water"), (["a", "sea"], 0, "one")])
+    ],
+    "ensue.extensions.bidirectional.word_uses.sense_scores": [
+        lambda folder: of_task(CONTEXTUAL, "word_uses.sense_scores", "missing")
+    ],
+    "ensue.extensions.bidirectional.word_uses.word_in_context": [
+        lambda folder: of_task(CONTEXTUAL, "word_uses.word_in_context", "missing", threshold_from="missing")
+    ],
+    "ensue.extensions.bidirectional.senses.sense_of": [
+        lambda folder: of_task("word-vectors", "senses.sense_of", ["the", "sea"], 1)
+    ],
     "ensue.train": [
         trained,
         lambda folder: trained(folder, resume=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -97,9 +98,13 @@ def bound_kept_products() -> None:
 
 @contextmanager
 def process_restored(device: str = "cpu") -> Iterator[None]:
-    """Restores the environment, the filters of warnings and torch's generators after a `with` block or a function."""
+    """Restore the environment, sys.path, the filters of warnings and torch's generators after a block or a function."""
+    path = list(sys.path)
     with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):
-        yield
+        try:
+            yield
+        finally:
+            sys.path[:] = path  # importing onnxruntime.quantization adds a folder
 
 
 @contextmanager

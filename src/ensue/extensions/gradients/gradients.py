@@ -24,6 +24,7 @@ from ensue.errors import EnsueError, TrainingError, nearest
 from ensue.models.encoders import build_encoder
 from ensue.models.specification import ENCODER_KINDS, EncoderSpecification, RecurrentEncoder
 from ensue.nn import SequenceLayer, watch
+from ensue.training.device import process_restored
 
 ALPHABET = 8
 SYMBOLS = 3
@@ -180,6 +181,7 @@ def build_layer(encoder: str, *, d_model: int) -> SequenceLayer:
     return build_encoder(specification, d_in=D_INPUT)
 
 
+@process_restored()
 def encoder_gradients(
     encoder: str, *, positions: int = 200, steps: int = 1000, seed: int = 0, d_model: int = 64,
     stepped: Callable[[int, float], None] = lambda step, loss: None,
