@@ -88,7 +88,7 @@ def wrong_imports(source: Path) -> list[str]:
         for found in imports(source)
         if is_ours(found.imported)
         and part(found.importer)
-        and part(found.imported) != "extensions"  # see tests/extensions/test_laws.py
+        and part(found.imported) != "extensions"  # see tests/extensions/test_extension_laws.py
         and not (part(found.importer) == "TASKS" and not found.at_use)
         and not is_allowed(part(found.importer), part(found.imported))
     ]

@@ -1,14 +1,13 @@
 """Pages under the pointer and the arrow keys of a real browser: what is shown is what is in the model."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ensue.inspection import Inspection
 from inspection.browser import Browser, browsing
+from inspection.keyboard import check_accessible, press, shown
 from inspection.language_models import TEXT, model_of
 from inspection.small import classifier, masked, number, tagger, translator
 from inspection.translators import MODELS, SOURCE
@@ -16,24 +15,6 @@ from inspection.translators import MODELS, SOURCE
 pytestmark = pytest.mark.slow
 WORDS = "Ann Lee saw the Sea of London ."
 LONG = (TEXT * 80)[:5_000]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as found:
-        yield found
-
-
-def shown(browser: Browser, inspection: Inspection, folder: Path) -> None:
-    browser.open(inspection.save(folder / "page.html"))
-    assert browser.complaints() == []
-
-
-def press(browser: Browser, selector: str, *keys: str) -> None:
-    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
-
-    browser.run("document.querySelector(arguments[0]).focus()", selector)
-    browser.driver.switch_to.active_element.send_keys(*(getattr(Keys, key) for key in keys))
 
 
 def test_a_token_of_a_language_model(browser: Browser, tmp_path: Path) -> None:
@@ -162,9 +143,3 @@ MADE = {
 def test_everybody_can_use_the_pages(dark: bool, tmp_path: Path) -> None:
     with browsing(tmp_path / "browser", dark=dark) as browser:
         check_accessible(browser, MADE, tmp_path)
-
-
-def check_accessible(browser: Browser, pages: Mapping[str, Callable[[], Inspection]], folder: Path) -> None:
-    for name, make in pages.items():
-        shown(browser, make(), folder)
-        assert browser.barriers() == [], name

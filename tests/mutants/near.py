@@ -49,7 +49,7 @@ WHOLE: dict[str, list[str]] = {
         "classification_data", "labeling_job", "classification_job", "pictures", "pretrained", "device", "trackers",
     ],
     "models": [f"models/test_{name}" for name in (
-        "encoders", "tagger", "classifier", "tag_heads", "word_features", "captioner", "compiled_decoder",
+        "encoders", "tagger", "classifier", "tag_heads", "word_features", "compiled_decoder",
         "masked_language_model",
     )],
     "text": [f"text/test_{name}" for name in (

@@ -3,7 +3,6 @@
 import json
 import shutil
 import unicodedata
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,11 @@ from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import shared_files
 from ensue.training.run import begin_job
+from training.divided import check_counts_of_both_parts, job, written
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
 from training.tiny_pairs import pair_recipe, pairs
 from training.tiny_texts import columns, sentences, tagging
-
-
-def job(name: str, train: Path, settings: dict[str, Any] | None = None, **data: Any) -> Any:
-    given = {"data.train": str(train)} | {f"data.{key}": data[key] for key in data} | (settings or {})
-    return begin_job(read_recipe(name, given), None)
-
-
-def written(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") -> Path:
-    path.write_text("".join(separator.join(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def words_of(data: Any) -> list[str]:
@@ -269,16 +259,6 @@ def test_examples_of_both_parts_are_counted(tmp_path: Path) -> None:
     }  # fmt: skip
     for name, (examples, rows) in tables.items():
         check_counts_of_both_parts(name, examples, rows, tmp_path)
-
-
-def check_counts_of_both_parts(name: str, examples: str, rows: Sequence[Sequence[str]], folder: Path) -> None:
-    whole = written(folder / f"{name}.csv", rows, ",")
-    new = ("new.npy", *rows[1][1:])
-    part = written(folder / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
-    notes = job(name, whole, valid=str(part), test=str(part)).notes
-    for what in ("validation", "test"):
-        assert f"3 of 4 {examples} of the {what} data are in the training data, too" in notes, (name, notes)
-    assert not [note for note in job(name, whole).notes if "too" in note]
 
 
 def test_sentences_of_both_parts_are_counted(tmp_path: Path) -> None:

@@ -6,30 +6,19 @@ The bytes of the files that are read stay as they were, and so does their order.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.examples.formats import DOCUMENT_FORMATS
 from ensue.errors import RunError
-from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import fingerprints_of
 from ensue.training.run import begin_job
+from training.named_labels import Named, check_notices_labels
 from training.tiny import run_tiny, seal
 from training.tiny_texts import class_files, classifying, documents, folders, tsv, without_pictures
-
-
-class Named(NamedTuple):
-    """Data, a change of their labels alone, and the recipe that reads them."""
-
-    write: Callable[[Path], Path]
-    relabel: Callable[[Path], object]
-    recipe: Callable[..., Recipe]
-
 
 CASES = {
     FOLDERS: Named(
@@ -63,19 +52,6 @@ def test_each_format_of_named_classes_is_here() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_change_of_labels_is_noticed(case: str, key: str, tmp_path: Path) -> None:
     check_notices_labels(CASES[case], key, tmp_path)
-
-
-def check_notices_labels(named: Named, key: str, tmp_path: Path) -> None:
-    paths = {other: named.write(tmp_path / other) for other in ("train", "valid", "test")}
-
-    def digest() -> str:
-        data = {other: str(path) for other, path in paths.items() if other != "train"}
-        return fingerprints_of(begin_job(named.recipe(paths["train"], data=data), None))[key]
-
-    before = digest()
-    assert digest() == before
-    named.relabel(paths[key])
-    assert digest() != before
 
 
 def test_a_run_with_other_labels_does_not_go_on(tmp_path: Path) -> None:

@@ -98,13 +98,18 @@ def bound_kept_products() -> None:
 
 @contextmanager
 def process_restored(device: str = "cpu") -> Iterator[None]:
-    """Restore the environment, sys.path, the filters of warnings and torch's generators after a block or a function."""
-    path = list(sys.path)
+    """Restore the environment, sys.path, filters of warnings, generators and denormal numbers after a block.
+
+    Importing onnxruntime.quantization adds a folder to sys.path, and a session of onnxruntime changes how denormal
+    numbers are computed.
+    """
+    path, flushes = list(sys.path), flushes_denormals()
     with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):
         try:
             yield
         finally:
-            sys.path[:] = path  # importing onnxruntime.quantization adds a folder
+            sys.path[:] = path
+            torch.set_flush_denormal(flushes)
 
 
 @contextmanager

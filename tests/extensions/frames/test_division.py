@@ -9,7 +9,7 @@ import pytest
 from ensue.errors import DataError
 from ensue.extensions.frames.captioning.pipeline import CaptioningPipeline
 from ensue.extensions.frames.data.source import READERS
-from training.test_division import check_counts_of_both_parts, job, written
+from training.divided import check_counts_of_both_parts, job, written
 
 
 def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ensue.recipe.tables import Recipe
 from extensions.frames import tiny_frames
-from training.test_labels_in_names import Named, check_notices_labels
+from training.named_labels import Named, check_notices_labels
 from training.tiny_texts import without_pictures
 
 

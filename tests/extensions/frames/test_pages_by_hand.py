@@ -8,8 +8,8 @@ import pytest
 from ensue.extensions.frames.data.series import Series
 from extensions.frames.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
 from inspection.browser import Browser, browsing
+from inspection.keyboard import check_accessible, press, shown
 from inspection.small import number
-from inspection.test_pages_by_hand import check_accessible, press, shown
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,33 @@
+"""Pages in a browser: keys, and checks of what is accessible."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ensue.inspection import Inspection
+from inspection.browser import Browser, browsing
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+def shown(browser: Browser, inspection: Inspection, folder: Path) -> None:
+    browser.open(inspection.save(folder / "page.html"))
+    assert browser.complaints() == []
+
+
+def press(browser: Browser, selector: str, *keys: str) -> None:
+    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
+
+    browser.run("document.querySelector(arguments[0]).focus()", selector)
+    browser.driver.switch_to.active_element.send_keys(*(getattr(Keys, key) for key in keys))
+
+
+def check_accessible(browser: Browser, pages: Mapping[str, Callable[[], Inspection]], folder: Path) -> None:
+    for name, make in pages.items():
+        shown(browser, make(), folder)
+        assert browser.barriers() == [], name
