@@ -39,7 +39,7 @@ lowest:  ## some tests with the lowest versions that pyproject.toml allows, in b
 	@mkdir -p build && $(MAKE) --no-print-directory test VENV=build/lowest CONSTRAINTS=constraints-lowest.txt \
 	  TESTS="-p no:cacheprovider $(WIDE)"
 
-slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there; PART=2/3 has a third of them
+slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there; PART=2/4 has a quarter of them
 	@ENSUE_TEST_PART=$(PART) $(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal $(TESTS)
 
 fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads

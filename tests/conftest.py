@@ -21,12 +21,16 @@ from hypothesis.internal.conjecture import providers
 from ensue.notices import forget_what_was_said
 from leftovers import watch
 from own_tests import OwnTests, is_left_out, own_files, pytest_configure_node, pytest_testnodedown
+from without_extensions import hide
 
 __all__ = ["pytest_configure_node", "pytest_testnodedown"]
 pytest_plugins = ["command_fixtures"]
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if hidden := os.environ.get("ENSUE_TEST_WITHOUT"):
+    hide(hidden.split(","))
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUICKLY_COMPILED = "-Og"

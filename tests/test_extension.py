@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from ensue.cli import app
+from ensue.cli.program import command_line
 from ensue.data.corpus.columns import ColumnSource
 from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
 from ensue.recipe import read_recipe, recipe_names
 from ensue.runs.directory import RunDirectory
@@ -28,6 +30,7 @@ from ensue.models.specification import GuestEncoder
 from ensue.nn import Elman
 from ensue.tasks import task_entry
 from ensue.extensions.experiments.trackers import CsvFile
+from ensue.inspection.page import Section
 
 class Small(GuestEncoder):
     kind: Literal["small"]
@@ -40,6 +43,13 @@ class Told(CsvFile):
     name = "told"
 
 TASK = task_entry("language-modeling")
+
+def greet(name: str) -> None:
+    "Greet somebody."
+    print("hello,", name)
+
+def sections(inspection):
+    yield Section.plain("A heading of another package", str(len(inspection.title)))
 
 def rows(path):
     for line in path.read_text().splitlines():
@@ -59,7 +69,9 @@ ENTRIES = {
 
 DECLARED = f"""
 from ensue.extension import Extension
-EXTENSION = Extension(name="small", **{ENTRIES!r})
+EXTENSION = Extension(
+    name="small", commands={{"greet": "small_guest:greet"}}, sections={{"small": "small_guest:sections"}}, **{ENTRIES!r}
+)
 """
 GROUPS = [
     line
@@ -201,3 +213,12 @@ def test_a_file_that_a_format_cannot_read_is_one_line(tmp_path: Path) -> None:
     old = path.rename(tmp_path / "a.old")
     with pytest.raises(EnsueError, match=r'the format "old" of the package small-guest 0.2 cannot be imported'):
         list(DocumentSource(old))
+
+
+@pytest.mark.parametrize("package", ["extension"], indirect=True)
+def test_a_command_and_a_section_of_pages(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command_line.__wrapped__("greet")(["greet", "Ann"], standalone_mode=False)
+    assert capsys.readouterr().out == "hello, Ann\n"
+    command_line.__wrapped__()(["--help"], standalone_mode=False)
+    assert "\n  greet       Greet somebody.\n" in capsys.readouterr().out
+    assert "A heading of another package" in Inspection("a title", view=None).page

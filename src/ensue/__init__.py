@@ -4,8 +4,7 @@
     lm = ensue.train("char-lstm", train="book.txt", out="run")
     for piece in ensue.load("run").generate("Once"): print(piece, end="")
 
-Names are imported at first use, so `import ensue` and `ensue --help` need no torch. Those of extensions are found by
-the declarations of these.
+Names are imported at first use, so `import ensue` and `ensue --help` need no torch.
 """
 
 from __future__ import annotations

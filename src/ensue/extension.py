@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # importing it takes longer than `ensue --help`
     from importlib.metadata import EntryPoint
 
 Kind = Literal[
-    "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section", "source",
+    "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section",
     "data_kind", "pair_format", "coder", "name",
 ]  # fmt: skip
 OLDER_GROUPS: tuple[Kind, ...] = ("layer", "task", "format", "recipe", "tracker")
@@ -89,9 +89,7 @@ class Extension:
     importers: Mapping[str, str] = field(default_factory=dict)
     """Functions that make a run of a published model, if they know its files."""
     sections: Mapping[str, str] = field(default_factory=dict)
-    """Functions that make sections of pages about a model."""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """Places of data, such as `hf:`."""
+    """Functions from an `Inspection` to more sections of its page, which stand at the end."""
     data_kinds: Mapping[str, str] = field(default_factory=dict)
     """Subclasses of `DataKind`: data that `ensue data` recognizes, counts and reports."""
     methods: Mapping[str, PipelineMethod] = field(default_factory=dict)

@@ -1,11 +1,13 @@
 """The laws of extensions: the core knows none, each can be taken away, and a new one touches its folder alone."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -13,14 +15,12 @@ from ensue.extension import extensions
 from source_imports import SOURCE, imports, modules
 
 FOLDER = SOURCE / "ensue" / "extensions"
+TESTS = Path(__file__).parents[1]
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
 OWN = [name for name in modules(SOURCE) if not name.startswith("ensue.extensions.")]
 """The modules of the core."""
 LATE = {"ensue"}
 """The public face of the package: names of extensions stand there for type checkers alone."""
-
-REMAINING: set[tuple[str, str]] = set()
-"""Places of the core that still know an extension. The set may only shrink."""
 
 
 def extension_of(module: str) -> str:
@@ -50,8 +50,7 @@ def named(text: str, module: str) -> Iterator[str]:
 
 
 def test_the_core_knows_no_extension() -> None:
-    assert sorted(known_in_the_core() - REMAINING) == []
-    assert sorted(REMAINING - known_in_the_core()) == [], "these know none any more"
+    assert sorted(known_in_the_core()) == []
 
 
 @pytest.mark.parametrize("line", ['PLACE = "ensue.extensions.serving.api:routes"', 'T = "extensions/frames/page.html"'])
@@ -76,27 +75,13 @@ def test_each_folder_declares_the_extension_of_its_name() -> None:
     assert {need for name in NAMES for need in extensions()[name].needs} <= {*NAMES}
 
 
-HIDDEN = """
+WITHOUT = """
 import importlib, sys
-hidden = {hidden!r}
-
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if any(name == each or name.startswith(each + ".") for each in hidden):
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-import ensue.extensions
-real = list(ensue.extensions.__path__)
-sys.meta_path.insert(0, Hidden())
-import ensue.extension as declared
-modules = declared.iter_modules
-declared.iter_modules = lambda path: (each for each in modules(path) if f"ensue.extensions.{{each.name}}" not in hidden)
-"""
-IMPORTED = """
+sys.path.insert(0, {tests!r})
+from without_extensions import hide
+hide({hidden!r})
 for name in {names!r}:
-    importlib.import_module(name)
-"""
-HELP = """
+    importlib.import_module("ensue.extensions." + name)
 from ensue.cli.program import command_line, commands
 assert {commands!r} <= set(commands()), set(commands())
 sys.argv = ["ensue", "--help"]
@@ -116,15 +101,28 @@ def without(name: str) -> list[str]:
 def test_without_an_extension_all_else_is_imported_and_listed(name: str) -> None:
     hidden = without(name)
     left = [each for each in NAMES if each not in hidden]
-    skipped = {module for module, extension in REMAINING if extension in hidden}
-    if skipped:
-        pytest.skip("the core still knows it")
-    names = [f"ensue.extensions.{each}" for each in left]
     commands = {command for each in left for command in extensions()[each].commands}
-    program = HIDDEN.format(hidden=[f"ensue.extensions.{each}" for each in hidden])
-    program += HELP.format(commands=commands) + IMPORTED.format(names=names)
+    program = WITHOUT.format(tests=str(TESTS), hidden=hidden, names=left, commands=commands)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert all(f"\n  {command} " in done.stdout for command in commands)
     gone = {command for each in hidden for command in extensions()[each].commands}
     assert not any(f"\n  {command} " in done.stdout for command in gone)
+
+
+CORE = (
+    "tasks/test_framing.py", "tasks/test_nothing_to_score.py", "text", "decode", "data/detection", "data/examples",
+    "models/test_tagger.py", "cli/test_commands.py", "test_labeling_pipeline.py", "test_classification_pipeline.py",
+    "test_pipeline.py", "test_sequence_pipeline.py",
+)  # fmt: skip
+"""Default tests of the core."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_without_an_extension_tests_of_the_core_pass(name: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "ENSUE_TEST"))}
+    environment["ENSUE_TEST_WITHOUT"] = ",".join(without(name))
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", *(str(TESTS / each) for each in CORE)]
+    done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]

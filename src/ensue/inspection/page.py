@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 from markupsafe import Markup
 
 from ensue.errors import EnsueError, listed
+from ensue.extension import loadable_entries
 from ensue.inspection.markup import as_json, drawn, escaped, file_text
 from ensue.outputs import check_new, written
 from ensue.runs.pictures import Grid, Lines
@@ -133,8 +134,10 @@ class Inspection:
 
     @cached_property
     def content(self) -> Markup:
-        """The content of the page: HTML without its scripts and style."""
-        return content(self.title, [Part(one.facts, one.sections) for one in (self, *self.others)])
+        """The content of the page: HTML without its scripts and style. Sections of extensions stand at the end."""
+        added = list(loadable_entries("section", Callable))  # type: ignore[arg-type]  # abstract, as isinstance takes it
+        sections = ([*one.sections, *(each for make in added for each in make(one))] for one in (self, *self.others))
+        return content(self.title, [*map(Part, (one.facts for one in (self, *self.others)), sections)])
 
     @cached_property
     def page(self) -> str:
