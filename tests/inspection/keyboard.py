@@ -1,18 +1,10 @@
 """Pages in a browser: keys, and checks of what is accessible."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import pytest
-
 from ensue.inspection import Inspection
-from inspection.browser import Browser, browsing
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as found:
-        yield found
+from inspection.browser import Browser
 
 
 def shown(browser: Browser, inspection: Inspection, folder: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensue.metrics.scores import MOST_ROWS, ItemRows, ScoredItems, differences, f1, ratio
+from ensue.metrics.scores import MOST_ROWS, ItemRows, ScoredItems, _difference, differences, f1, ratio
 
 
 def answers(rng: np.random.Generator, share: float, size: int = 200) -> ScoredItems:
@@ -44,3 +44,8 @@ def test_other_items_are_not_compared() -> None:
     rng = np.random.default_rng(2)
     assert differences(answers(rng, 0.5), answers(rng, 0.5, size=201)) == {}
     assert differences(answers(rng, 0.5, size=1), answers(rng, 0.5, size=1)) == {}
+
+
+def test_p_is_the_share_of_samples_that_are_as_far_from_their_mean() -> None:
+    """Samples stand around the difference: none of these is 1 away from it, so p is (0 + 1) / (3 + 1)."""
+    assert _difference(1.0, np.array([0.9, 1.0, 1.1])).p == 0.25

@@ -9,6 +9,7 @@ to look. What does not fit is a `ValueError` or, of another type or device, a `T
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,8 +90,8 @@ def room(like: Tensor, rows: int, width: int) -> Tensor:
 
 SMALL = 1 << 18
 """Bytes. To copy fewer takes no more time than to write behind them."""
-MULTIPLE = 32
-"""A buffer has a multiple of so many positions: how a kernel adds up depends on where the numbers of a head begin."""
+ALIGNED = 64
+"""Bytes. The order of a kernel's sums depends on where a head begins, so a position has to be a multiple of these."""
 
 
 def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
@@ -101,7 +102,8 @@ def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
     """
     before, count = old.shape[dim], new.shape[dim]
     length = before + count
-    size = 2 * length // MULTIPLE * MULTIPLE if old.nbytes >= SMALL else 0
+    is_aligned = not old.is_floating_point() or math.prod(old.shape[dim + 1 :]) * old.element_size() % ALIGNED == 0
+    size = 2 * length if old.nbytes >= SMALL and is_aligned else 0
     is_plain = not torch.is_grad_enabled() and not is_transformed() and old.dtype is new.dtype and len(old) == len(new)
     if size < length or not is_plain:
         return torch.cat((old, new), dim=dim) if before else new

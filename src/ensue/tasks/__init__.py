@@ -33,10 +33,8 @@ def task_entry(name: object) -> TaskEntry:
         return getattr(import_module(module), attribute or "TASK")  # type: ignore[no-any-return]
     entry: TaskEntry | None = find_entry("task", name, TaskEntry) if isinstance(name, str) else None
     if entry is None:
-        known = task_names()
-        raise RecipeError(
-            f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}; others need their extension'
-        )
+        known, others = task_names(), "others need their extension"
+        raise RecipeError(f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}; {others}')
     return entry
 
 

@@ -100,8 +100,7 @@ def bound_kept_products() -> None:
 def process_restored(device: str = "cpu") -> Iterator[None]:
     """Restore the environment, sys.path, filters of warnings, generators and denormal numbers after a block.
 
-    Importing onnxruntime.quantization adds a folder to sys.path, and a session of onnxruntime changes how denormal
-    numbers are computed.
+    Importing onnxruntime.quantization changes sys.path, and a session of onnxruntime the state of denormal numbers.
     """
     path, flushes = list(sys.path), flushes_denormals()
     with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):

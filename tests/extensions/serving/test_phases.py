@@ -228,8 +228,8 @@ def test_clients_that_draw_what_they_send(server: Listening, bugs: list[BaseExce
 
 
 @pytest.mark.slow
-def test_ten_minutes_of_such_clients(tmp_path: Path) -> None:
-    seconds = float(os.environ.get("FUZZ_SECONDS", "600"))
+def test_a_minute_of_such_clients(tmp_path: Path) -> None:
+    seconds = float(os.environ.get("FUZZ_SECONDS", "60"))
     with Running(language_run(tmp_path / "lstm")) as server:
         fuzz(server.port, "lstm", list(PHASES_TO_DRAW), min(30, seconds / 4), seed=0)
         before = server.resident()

@@ -82,7 +82,7 @@ def grows(state: State) -> bool:
 def rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers from the first position on."""
     monkeypatch.setattr(storage, "SMALL", 0)
-    monkeypatch.setattr(storage, "MULTIPLE", 1)
+    monkeypatch.setattr(storage, "ALIGNED", 1)
 
 
 EACH: Tree = [
