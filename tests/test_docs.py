@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pytest
 import typer
 
-from ensue.cli import app
+from ensue.cli import command_line
 from ensue.engine import executing
 from ensue.errors import EnsueError
 from ensue.recipe import Recipe, read_recipe, validate_recipe
@@ -147,7 +147,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     """The command and its options; an error of the command line where there is no such thing."""
-    group: Any = commands_of(app)
+    group: Any = commands_of(command_line())
     context = group.make_context("ensue", list(arguments))
     name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
     return name, command.make_context(name, rest, parent=context).params
@@ -174,7 +174,7 @@ def test_commands_are_there(page: Path, data: Path) -> None:
         name, options = parsed(arguments)
         if name == "train" and not options["out"]:
             with pytest.raises(EnsueError, match=r"which recipe\?[\s\S]*ensue train \S+ --train"):
-                app(arguments, standalone_mode=False)
+                command_line()(arguments, standalone_mode=False)
         elif name == "train" and options["recipe"]:
             write_recipe_of_run(data / options["recipe"])
             read_recipe(options["recipe"], options["settings"] or [])
@@ -193,7 +193,7 @@ def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         if program != "ensue" or (name := parsed(arguments)[0]) not in RUN_HERE:
             continue
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
-        app(arguments, standalone_mode=False)
+        command_line()(arguments, standalone_mode=False)
         said = capsys.readouterr()
         assert said.err if name in SAID or "--out" in arguments else said.out
 
@@ -206,7 +206,7 @@ def test_what_is_shown_is_what_comes_out(page: Path, capsys: pytest.CaptureFixtu
         command, _, shown = block.text.partition("\n")
         program, *arguments = shlex.split(command.removeprefix("$ "))
         assert program == "ensue"
-        app(arguments, standalone_mode=False)
+        command_line()(arguments, standalone_mode=False)
         assert capsys.readouterr().out == shown, f"{name_of(page)}:{block.line}"
 
 
@@ -252,7 +252,7 @@ def test_a_wrong_link_is_noticed() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_in_sentences_are_there(page: Path) -> None:
-    known = set(commands_of(app).commands)  # type: ignore[attr-defined]
+    known = set(commands_of(command_line()).commands)  # type: ignore[attr-defined]
     assert set(re.findall(r"`ensue ([a-z]+)", prose(page))) <= known
 
 
@@ -296,6 +296,6 @@ def test_the_film_is_light_and_fetches_nothing() -> None:
     assert not re.search(r"https?://(?!www\.w3\.org)|url\(|@import|/root|/home|/tmp", film)
     said = "".join(root.itertext())
     for command in re.findall(r"^ensue (\w+)", "\n".join(film.split("$ ")[1:]), re.M):
-        assert command in commands_of(app).commands
+        assert command in commands_of(command_line()).commands
     assert "ensue quickstart" in said
     assert "best so far" in said

@@ -10,19 +10,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from ensue.cli import app
-from ensue.cli.program import command_line
+import ensue
+from ensue.cli import command_line
 from ensue.data.corpus.columns import ColumnSource
 from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.extension import extensions, find_entry
+from ensue.extensions.experiments.trackers import CsvFile
 from ensue.inspection.page import Inspection
+from ensue.library import load
 from ensue.models.build_text import build_language_model
 from ensue.recipe import read_recipe, recipe_names
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import has_task, task_entries, task_entry
 from ensue.trackers import trackers_of
+from ensue.trackers.tracker import Tracker
 
 MODULE = """
 from typing import Literal
@@ -62,7 +66,7 @@ ENTRIES = {
     "layers": {"small": "small_guest:Small", "gone": "small_guest_of_old:Gone", "number": "small_guest:RECIPES"},
     "tasks": {"small-task": "small_guest:TASK", "bad-task": "small_guest:Small"},
     "recipes": {"small-recipe": "small_guest", "no-recipe": "small_guest", "gone-recipe": "small_guest_of_old"},
-    "trackers": {"told": "small_guest:Told"},
+    "trackers": {"told": "small_guest:Told", "csv": "small_guest:Told"},
     "formats": {"bar": "small_guest:rows", "old": "small_guest_of_old:rows"},
 }
 
@@ -70,7 +74,9 @@ ENTRIES = {
 DECLARED = f"""
 from ensue.extension import Extension
 EXTENSION = Extension(
-    name="small", commands={{"greet": "small_guest:greet"}}, sections={{"small": "small_guest:sections"}}, **{ENTRIES!r}
+    name="small", sections={{"small": "small_guest:sections"}},
+    commands={{"greet": "small_guest:greet", "train": "small_guest:greet", "old": "small_guest_of_old:f"}},
+    names={{"load": "small_guest:greet"}}, **{ENTRIES!r}
 )
 """
 GROUPS = [
@@ -144,7 +150,7 @@ def test_a_mistake_is_one_line(settings: dict[str, object], message: str) -> Non
 def test_a_recipe_is_found_by_its_name_and_broken_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert recipe_names()[-3:] == ["gone-recipe", "no-recipe", "small-recipe"]
     assert read_recipe("small-recipe").needs == ["small-guest>=0.2"]
-    app(["recipes"], standalone_mode=False)
+    command_line()(["recipes"], standalone_mode=False)
     shown = capsys.readouterr()
     assert "small-recipe" in shown.out
     assert "char-lstm" in shown.out
@@ -217,8 +223,26 @@ def test_a_file_that_a_format_cannot_read_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", ["extension"], indirect=True)
 def test_a_command_and_a_section_of_pages(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command_line.__wrapped__("greet")(["greet", "Ann"], standalone_mode=False)
+    with pytest.warns(match='the command "old" of the package small-guest 0.2 cannot be imported'):
+        command_line.__wrapped__("greet")(["greet", "Ann"], standalone_mode=False)
     assert capsys.readouterr().out == "hello, Ann\n"
     command_line.__wrapped__()(["--help"], standalone_mode=False)
-    assert "\n  greet       Greet somebody.\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "\n  greet       Greet somebody.\n" in shown
+    assert "\n  train       Train a model on your data.\n" in shown
+    assert ensue.load is load
+    assert find_entry("tracker", "csv", Tracker) is CsvFile
     assert "A heading of another package" in Inspection("a title", view=None).page
+
+
+@pytest.mark.parametrize("package", ["extension"], indirect=True)
+@pytest.mark.parametrize(
+    "wrong", ["5", "Extension(name=5)", "Extension(name='a', tasks='b')", "Extension(name='a', tasks={'b': 5})",
+              "Extension(name='a', needs='b')", "Extension(name='a', methods={'b': 'c'})", "1 / 0"],
+)  # fmt: skip
+def test_a_wrong_declaration_is_one_line(package: Path, wrong: str) -> None:
+    (package / "declared.py").write_text(
+        f"from ensue.extension import Extension\nEXTENSION = {wrong}", encoding="utf-8"
+    )
+    with pytest.warns(match='the extension "small" of the package small-guest 0.2'):
+        assert "small" not in extensions()

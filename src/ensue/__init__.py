@@ -35,7 +35,7 @@ def names() -> dict[str, str]:
     """Return the places of the public names, "module:attribute" or "module"."""
     from ensue.extension import entries  # noqa: PLC0415 (`import ensue` does without)
 
-    return MODULES | {name: entry.value for name, entry in entries("name").items()}
+    return {name: entry.value for name, entry in entries("name").items()} | MODULES
 
 
 def __dir__() -> list[str]:
@@ -67,15 +67,16 @@ class _Alias:
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, name = fullname.rpartition(".")
         place = names().get(name, ":") if package == "ensue" else ":"
-        return None if ":" in place else ModuleSpec(fullname, self)  # type: ignore[arg-type]
+        return None if ":" in place else ModuleSpec(fullname, self, origin=place)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> Any:
-        self.module = importlib.import_module(names()[spec.name.rpartition(".")[2]])
-        self.spec = self.module.__spec__
-        return self.module
+        assert spec.origin is not None
+        module = importlib.import_module(spec.origin)
+        spec.loader_state = module.__spec__
+        return module
 
     def exec_module(self, module: Any) -> None:
-        module.__spec__ = self.spec  # which the import of the alias has replaced
+        module.__spec__ = module.__spec__.loader_state  # which the import of the alias has replaced
 
 
 sys.meta_path.append(_Alias())  # type: ignore[arg-type]

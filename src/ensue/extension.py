@@ -1,22 +1,22 @@
 """Extensions: features that the core can do without, in `ensue.extensions` and in other packages.
 
 An extension is one object of the class `Extension`. The core asks for its entries by kind and name, and imports what an
-entry names only when it is used. Tables of the core come first.
+entry names only when it is used. Of equal names the core's comes first, then that of ensue, then those of others.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ensue.errors import EnsueError, RecipeError
 from ensue.notices import say_once
@@ -24,9 +24,10 @@ from ensue.notices import say_once
 if TYPE_CHECKING:  # importing it takes longer than `ensue --help`
     from importlib.metadata import EntryPoint
 
+T = TypeVar("T")
 Kind = Literal[
     "command", "task", "format", "layer", "recipe", "tracker", "exporter", "importer", "section",
-    "data_kind", "pair_format", "coder", "name",
+    "data_kind", "pair_format", "coder", "name", "extension",
 ]  # fmt: skip
 OLDER_GROUPS: tuple[Kind, ...] = ("layer", "task", "format", "recipe", "tracker")
 """The kinds whose entries may stand in an entry point group of their own, `ensue.layers` and so on."""
@@ -102,8 +103,17 @@ class Extension:
     """Names of the package `ensue`: functions ("module:attribute") and modules ("module")."""
     needs: Collection[str] = ()
     """Other extensions without which this one does not work."""
-    requires: str = ""
-    """The extra of the package that has this extension's dependencies, such as "serve"."""
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for a value of another type, since other packages declare extensions, too."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            kind, is_table = (PipelineMethod if each.name == "methods" else str), each.name not in ("name", "needs")
+            items = value.values() if isinstance(value, Mapping) else value
+            if isinstance(value, Mapping) != is_table or isinstance(value, str) != (each.name == "name"):
+                raise TypeError(f"{each.name} is {value!r:.60}")
+            if not all(isinstance(item, kind) for item in items):
+                raise TypeError(f"{each.name}: expected values of type {kind.__name__}, found {value!r:.60}")
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ class Entry:
 
 def extensions() -> dict[str, Extension]:
     """Return the extensions that come with ensue and those of other packages, by name."""
-    return {extension.name: extension for extension, _ in _extensions(tuple(sys.path))}
+    return _first((extension.name, extension) for extension, _ in _extensions(tuple(sys.path)))
 
 
 def entries(kind: Kind) -> dict[str, Entry]:
@@ -161,7 +171,7 @@ def find_entry(kind: Kind, name: object, expected: type) -> Any:
 
 def pipeline_methods(command: str = "") -> dict[str, PipelineMethod]:
     """Return the methods that extensions add to pipelines, by name: those with options of a command, or all."""
-    methods = {name: method for each in extensions().values() for name, method in each.methods.items()}
+    methods = _first(pair for each in extensions().values() for pair in each.methods.items())
     return {name: method for name, method in methods.items() if command in ("", method.command)}
 
 
@@ -179,13 +189,15 @@ def with_options(pipeline: Any, command: str, options: Mapping[str, Any]) -> Any
     return pipeline
 
 
-def loadable_entries(kind: Kind, expected: type) -> Iterator[Any]:
+def loadable_entries(kind: Kind, expected: type) -> dict[str, Any]:
     """Import all entries of a kind. Those that cannot be imported are left out, with a notice of each."""
-    for entry in entries(kind).values():
+    loaded = {}
+    for name, entry in entries(kind).items():
         try:
-            yield entry.load(expected)
+            loaded[name] = entry.load(expected)
         except EnsueError as error:
-            say_once(f"extension {kind} {entry.name}", str(error))
+            say_once(f"extension {kind} {name}", str(error))
+    return loaded
 
 
 @cache
@@ -195,7 +207,7 @@ def _extensions(path: tuple[str, ...]) -> list[tuple[Extension, str]]:
     names = sorted(module.name for module in iter_modules(folder.__path__))
     loaded = [(import_module(f"ensue.extensions.{name}").EXTENSION, "") for name in names]
     for point in _entry_points("ensue.extensions"):
-        entry = Entry("name", point.name, point.value, _package(point))
+        entry = Entry("extension", point.name, point.value, _package(point))
         try:
             loaded.append((entry.load(Extension), entry.package))
         except EnsueError as error:
@@ -205,14 +217,23 @@ def _extensions(path: tuple[str, ...]) -> list[tuple[Extension, str]]:
 
 @cache
 def _entries(kind: Kind, path: tuple[str, ...]) -> dict[str, Entry]:
-    by_name: dict[str, Entry] = {}
+    found = [
+        Entry(kind, name, value, package)
+        for extension, package in _extensions(path)
+        for name, value in getattr(extension, f"{kind}s").items()
+    ]
     if kind in OLDER_GROUPS:
         points = _entry_points(f"ensue.{kind}s")
-        by_name = {point.name: Entry(kind, point.name, point.value, _package(point)) for point in points}
-    for extension, package in _extensions(path):
-        values: Mapping[str, str] = getattr(extension, f"{kind}s")
-        by_name |= {name: Entry(kind, name, value, package) for name, value in values.items()}
-    return by_name
+        found += [Entry(kind, point.name, point.value, _package(point)) for point in points]
+    return _first((entry.name, entry) for entry in found)
+
+
+def _first(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """A dict in which the first of equal names stays."""
+    found: dict[str, T] = {}
+    for name, value in pairs:
+        found.setdefault(name, value)
+    return found
 
 
 def _entry_points(group: str) -> Iterable[EntryPoint]:
@@ -224,13 +245,15 @@ def _entry_points(group: str) -> Iterable[EntryPoint]:
 @cache
 def _has_entry_points(path: tuple[str, ...]) -> bool:
     """Whether a package may have entry points for ensue. Importing importlib.metadata takes longer than this search."""
-    for folder in map(Path, filter(os.path.exists, path)):
-        if folder.is_file():  # an archive
-            return True
-        for file in chain(folder.glob("*.dist-info/entry_points.txt"), folder.glob("*.egg-info/entry_points.txt")):
-            if b"[ensue." in file.read_bytes():
+    with suppress(OSError):  # one that cannot be read may have some
+        for folder in map(Path, path):
+            if folder.is_file():  # an archive
                 return True
-    return False
+            for file in chain(folder.glob("*.dist-info/entry_points.txt"), folder.glob("*.egg-info/entry_points.txt")):
+                if b"[ensue." in file.read_bytes():
+                    return True
+        return False
+    return True
 
 
 def _package(point: EntryPoint) -> str:

@@ -196,7 +196,7 @@ def test_what_another_process_removed_is_gone() -> None:
 @pytest.mark.slow
 def test_it_needs_no_torch(place: Path) -> None:
     program = (
-        "import sys; from ensue.cli import app\n"
-        "app(['cache'], standalone_mode=False); assert 'torch' not in sys.modules"
+        "import sys; from ensue.cli import command_line\n"
+        "command_line()(['cache'], standalone_mode=False); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)

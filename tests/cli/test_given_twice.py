@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.core import TyperCommand
 
-from ensue.cli import app
+from ensue.cli import command_line
 from ensue.cli.options import OnceCommand
 from ensue.cli.program import USAGE_ERROR
 from ensue.errors import RecipeError
@@ -18,7 +18,7 @@ from ensue.recipe import read_recipe
 
 @cache
 def commands() -> dict[str, Any]:
-    return typer.main.get_command(app).commands  # type: ignore[attr-defined,no-any-return]
+    return typer.main.get_command(command_line()).commands  # type: ignore[attr-defined,no-any-return]
 
 
 def options() -> list[tuple[str, Any]]:

@@ -10,10 +10,11 @@ from typing import Any, get_args, get_origin
 import pytest
 import typer
 
+from ensue.cli import command_line
 from ensue.cli.data import data
 from ensue.cli.generating import embed
 from ensue.cli.options import accesses, with_checked_outputs
-from ensue.cli.program import app, commands
+from ensue.cli.program import commands
 from ensue.cli.training import train
 from ensue.cli.using import predict, score
 from ensue.errors import EnsueError
@@ -95,7 +96,7 @@ def line(command: Callable[..., Any], given: dict[str, str]) -> list[str]:
     """A command line with these values, and with values of no meaning for what else is needed."""
     name, found = command.__name__.rstrip("_"), list[str]()
     signature = inspect.signature(command, eval_str=True).parameters
-    parsed: Any = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    parsed: Any = typer.main.get_command(command_line()).commands[name]  # type: ignore[attr-defined]
     for parameter in parsed.params:
         value = given.get(parameter.name)
         if value is None and parameter.required:

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from ensue.cli import app
+from ensue.cli import command_line
 from fuzz import odd
 from fuzz.case import Case
 from fuzz.data_files import is_json
@@ -29,7 +29,7 @@ RARELY = 0.02
 @cache
 def commands() -> dict[str, Any]:
     """Those of `ensue`, by name."""
-    every = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    every = typer.main.get_command(command_line()).commands  # type: ignore[attr-defined]
     return {name: command for name, command in every.items() if name not in NEVER}
 
 

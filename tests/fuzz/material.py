@@ -116,7 +116,7 @@ def _warm(runs: list[Run]) -> None:
         asked += [["score", str(run.path), str(run.data)]] if run.task == SEQUENCES else []
     for command in asked:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            typer.main.get_command(ensue.cli.app)(command, standalone_mode=False)
+            typer.main.get_command(ensue.cli.command_line())(command, standalone_mode=False)
     torch.set_num_threads(1)
 
 

@@ -35,7 +35,7 @@ def answer(command: str) -> str:
         return done.stdout
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(io.StringIO()):
-        _commands(ensue.cli.app)([program, *arguments], standalone_mode=False)
+        _commands(ensue.cli.command_line())([program, *arguments], standalone_mode=False)
     return out.getvalue()
 
 

@@ -1,5 +1,6 @@
 """A layer in training that threads share gives each of them what it gives one alone, and keeps its parameters."""
 
+import copy
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,7 @@ def run(layer: SequenceLayer) -> list[Tensor]:
 
 def share(layer: SequenceLayer, calls: int = CALLS) -> None:
     """Raises AssertionError, or the error of a thread, where threads disturb each other."""
-    layer.train()
+    layer = copy.deepcopy(layer).train()  # other tests have the layer too, in evaluation
     before, alone, again = dict(layer.named_parameters()), run(layer), run(layer)
     begin = Barrier(THREADS)
 

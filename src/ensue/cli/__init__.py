@@ -1,5 +1,5 @@
 """The command line: a file for each group of commands."""
 
-from ensue.cli.program import app, main
+from ensue.cli.program import command_line, main
 
-__all__ = ["app", "main"]
+__all__ = ["command_line", "main"]

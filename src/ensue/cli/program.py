@@ -21,7 +21,7 @@ from ensue.cli.training import quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.console.output import drop_waiting, mistake, notices_shown, streams
 from ensue.errors import SilentError, in_one_line
-from ensue.extension import entries
+from ensue.extension import loadable_entries
 from ensue.version import VERSION
 
 COMMANDS = (
@@ -79,8 +79,9 @@ def _options(
 
 def commands() -> dict[str, Callable[..., Any]]:
     """Return the functions of all commands, by name."""
+    added: dict[str, Any] = loadable_entries("command", Callable)  # type: ignore[arg-type]
     core = {command.__name__: command for command in COMMANDS}
-    return core | {name: entry.load(Callable) for name, entry in entries("command").items()}  # type: ignore[arg-type]
+    return core | {name: command for name, command in added.items() if name not in core}
 
 
 @functools.cache
@@ -96,6 +97,3 @@ def command_line(named: str | None = None) -> typer.Typer:
         checked = with_checked_outputs(command) if named in (None, name) else lambda: None
         found.command(name, cls=OnceCommand, help=command.__doc__)(checked)
     return found
-
-
-app = command_line()

@@ -30,13 +30,9 @@ def is_transformed() -> bool:
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or _get_current_dispatch_mode() is not None
-        or is_derived_by_rules()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
     )
-
-
-def is_derived_by_rules() -> bool:
-    """Whether `torch.func` or forward-mode differentiation asks each operation for rules that fused kernels lack."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def needs_history(errors: Sequence[Tensor | None]) -> bool:

@@ -135,9 +135,11 @@ class Inspection:
     @cached_property
     def content(self) -> Markup:
         """The content of the page: HTML without its scripts and style. Sections of extensions stand at the end."""
-        added = list(loadable_entries("section", Callable))  # type: ignore[arg-type]  # abstract, as isinstance takes it
-        sections = ([*one.sections, *(each for make in added for each in make(one))] for one in (self, *self.others))
-        return content(self.title, [*map(Part, (one.facts for one in (self, *self.others)), sections)])
+        added = loadable_entries("section", Callable).values()  # type: ignore[arg-type]  # abstract, as isinstance takes it
+        parts = []
+        for one in (self, *self.others):
+            parts.append(Part(one.facts, [*one.sections, *(section for make in added for section in make(one))]))
+        return content(self.title, parts)
 
     @cached_property
     def page(self) -> str:

@@ -33,8 +33,10 @@ def task_entry(name: object) -> TaskEntry:
         return getattr(import_module(module), attribute or "TASK")  # type: ignore[no-any-return]
     entry: TaskEntry | None = find_entry("task", name, TaskEntry) if isinstance(name, str) else None
     if entry is None:
-        known, others = task_names(), "others need their extension"
-        raise RecipeError(f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}; {others}')
+        known = task_names()
+        raise RecipeError(
+            f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}; others need their extension'
+        )
     return entry
 
 
@@ -51,7 +53,7 @@ def has_task(name: object) -> bool:
 def task_entries() -> Iterator[TaskEntry]:
     """The entries of all tasks; those of extensions come last."""
     yield from map(task_entry, TASKS)
-    yield from loadable_entries("task", TaskEntry)
+    yield from loadable_entries("task", TaskEntry).values()
 
 
 __all__ = ["DEFAULT_TASK", "TASKS", "TaskEntry", "has_task", "task_entries", "task_entry", "task_names"]

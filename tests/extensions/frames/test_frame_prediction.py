@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 import ensue
-from ensue.cli.program import app
+from ensue.cli import command_line
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
 from ensue.extensions.frames.data.readers import content_of
 from ensue.extensions.frames.frame_prediction.model import FramePredictionJob, draw_series
@@ -124,7 +124,7 @@ def test_generating(kind: str, request: pytest.FixtureRequest) -> None:
 def test_what_is_generated_is_a_file_that_is_read_again(runs: Path, tmp_path: Path, suffix: str) -> None:
     out, run = tmp_path / f"new.{suffix}", str(runs / "none")
     said = CliRunner().invoke(
-        app, ["generate", run, "--out", str(out), "--frames", "4", "--samples", "2", "--seed", "3"]
+        command_line(), ["generate", run, "--out", str(out), "--frames", "4", "--samples", "2", "--seed", "3"]
     )
     assert said.exit_code == 0
     assert said.stderr == f"wrote 2 series of 4 frames to {out}\n"

@@ -5,5 +5,4 @@ from ensue.extension import Extension
 EXTENSION = Extension(
     name="estimators",
     names={"sklearn": "ensue.extensions.estimators.sklearn"},
-    requires="sklearn",
 )

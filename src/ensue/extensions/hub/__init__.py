@@ -7,5 +7,4 @@ EXTENSION = Extension(
     commands={"push": "ensue.extensions.hub.command:push"},
     names={"push": "ensue.extensions.hub.pushing:push"},
     needs=("importing",),
-    requires="hub",
 )

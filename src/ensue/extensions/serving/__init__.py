@@ -5,5 +5,4 @@ from ensue.extension import Extension
 EXTENSION = Extension(
     name="serving",
     commands={"serve": "ensue.extensions.serving.command:serve"},
-    requires="serve",
 )

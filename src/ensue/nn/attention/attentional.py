@@ -200,7 +200,10 @@ class InputFeeding(Recurrent):
         source = memory.content if memory.repeats == 1 else select_rows(memory.content, memory.rows)
         given = FedState(state.fed, state.inner)
         found = unroll_fed(cell, x, given, mask, AttentionFeedback, of_rows=[*source], others=others)
-        return None if found is None else (found[0], InputFeedingState(found[1][0], found[1][1], memory))
+        if found is None:
+            return None
+        y, (fed, inner) = found
+        return y, InputFeedingState(fed, inner, memory)
 
     def step(
         self, x_t: Float[Tensor, "B d_in"], state: State = None

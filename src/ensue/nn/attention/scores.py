@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ensue.engine import passes
 from ensue.engine.products import in_parts, worth_threads
-from ensue.engine.storage import address, gradients_of, is_derived_by_rules, is_transformed, needs_history
+from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
 from ensue.nn.draws import dropped, is_sharded
 from ensue.types import at_least_float32
 
@@ -53,8 +53,7 @@ def fused_attention(
     on_cpu, given = queries.device.type == "cpu", values.dtype
     few = on_cpu and keys.shape[2] <= FEW_KEYS and queries.dtype == keys.dtype == given == torch.bfloat16
     in_memory = few or tap is not None or (dropout > 0 and (on_cpu or is_sharded()))
-    is_recorded = is_transformed() and bias is not None and not keys.is_meta  # torch records a kernel without its slope
-    in_memory |= (is_derived_by_rules() or is_recorded) and not torch.compiler.is_compiling()
+    in_memory |= is_transformed() and not (torch.compiler.is_compiling() or keys.is_meta)  # fused kernels have no `jvp`
     leaves_autocast = on_cpu or in_memory
     if leaves_autocast and not few:
         queries, keys, values = (part.to(at_least_float32(part.dtype)) for part in (queries, keys, values))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.cli import app
+from ensue.cli import command_line
 from extensions.exporting.c.carried import COMPILERS
 from extensions.exporting.c.conftest import HAS_ZIG
 from kept_runs.make import unpacked
@@ -38,7 +38,7 @@ def followed() -> dict[str, str]:
         for line in text.splitlines() if language in ("bash", "sh") else ():
             first, *others = shlex.split(line)
             if first == "ensue" and others[0] != "train":
-                app(others, standalone_mode=False)
+                command_line()(others, standalone_mode=False)
             elif first != "ensue" and is_there(first):
                 done = subprocess.run(
                     ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False

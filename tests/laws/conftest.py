@@ -1,0 +1,12 @@
+"""The layers of the table are shared by the tests of a process, so a test leaves them in evaluation."""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def in_evaluation(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    subject = getattr(getattr(request.node, "callspec", None), "params", {}).get("subject")
+    assert subject is None or not any(module.training for module in subject.layer.modules())
