@@ -201,12 +201,13 @@ class RunDirectory:
         link(weights, partial)
         self.manifest.replace({self.weights.name: partial})
 
-    def clear(self) -> None:
-        """Removes the files of the run alone. config.json goes first: an incomplete run does not count as one."""
+    def clear(self, spare: Path | None = None) -> None:
+        """Remove the files of the run, but not `spare`. config.json goes first: an incomplete run does not count."""
         (self.path / "config.json").unlink(missing_ok=True)
         for path in (self.path / name for name in file_names()):
             path.unlink(missing_ok=True)
-            partial_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
+            if partial_of(path) != spare:
+                partial_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
         for folder in (self.checkpoints, self.origins, self.path / "tensorboard"):
             shutil.rmtree(folder, ignore_errors=True)
         self._forget()

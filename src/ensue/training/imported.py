@@ -81,6 +81,9 @@ def check_tensors(imported: Imported) -> None:
             model = imported.parts.build(imported.recipe)
     except (ValueError, RuntimeError, MemoryError) as error:
         raise DataError(f"no model can be made of it: {error}", imported.source) from None
+    for name, tensor in imported.tensors.items():
+        if not tensor.is_floating_point():
+            raise DataError(f"{name} is in {tensor.dtype}; expected real numbers", imported.source)
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     found = {name: tuple(tensor.shape) for name, tensor in imported.tensors.items()}
     for name in sorted(expected.keys() | found.keys()):
@@ -91,17 +94,23 @@ def check_tensors(imported: Imported) -> None:
 
 
 def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
-    """Writes the run directory. Raises RunError for one that is there already, and for other files in it."""
-    refuse_hub(out)
+    """Write the run directory; a run that is there is removed when the new weights are written.
+
+    Raises RunError for a run that is there, unless `overwrite`, and for other files in the directory.
+    """
+    check_place(out, overwrite=overwrite)
     check_outputs([imported.source, *imported.files], folders=[out])
     check_tensors(imported)
-    run = RunDirectory(out)
-    _check_place(run, overwrite=overwrite)
-    with run.lock(), disk_errors_told(run.path, lambda: f"{run.path}: the disk is full; free some space"):
-        run.clear()
+    try:
         origins = [
             {"file": path.name, **entry_of(path).model_dump(include={"bytes", "sha256"})} for path in imported.files
         ]
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", imported.source) from None
+    if not origins:
+        raise DataError("a model without files", imported.source)
+    run = RunDirectory(out)
+    with run.lock(), disk_errors_told(run.path, lambda: f"{run.path}: the disk is full; free some space"):
         config = {
             **imported.config,
             "text": origins[0]["sha256"],
@@ -110,12 +119,16 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
         }
         partial = partial_of(run.weights)
         write_tensors(partial, imported.tensors)
+        run.clear(spare=partial)
         run.manifest.replace({run.weights.name: partial})
         run.create(imported.recipe, files=imported.parts.files(), config=config)
         write_text(run.path / "README.md", _card(run, imported, origins))
 
 
-def _check_place(run: RunDirectory, *, overwrite: bool) -> None:
+def check_place(out: str | Path, *, overwrite: bool) -> None:
+    """Raise RunError for a place where no run can be written: a file, other files, or a run, unless `overwrite`."""
+    refuse_hub(out)
+    run = RunDirectory(out)
     if run.path.exists() and not run.path.is_dir():
         raise RunError(f"{run.path}: is a file; --out names a directory")
     if other := run.holds_other_things():

@@ -19,7 +19,7 @@ import torch
 from ensue.console.tables import show_scores
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c.printing import c_string
-from ensue.extensions.exporting.c.writing import INTERFACES, files_of, filled
+from ensue.extensions.exporting.c.writing import INTERFACES, filled
 from ensue.extensions.exporting.web.writing import PAGES
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
@@ -35,6 +35,7 @@ from ensue.text.tokenizers import train_tokenizer
 from ensue.version import package_file
 from extensions.exporting.c.carried import COMPILERS, compiled, put
 from extensions.exporting.c.classifiers import classifier
+from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.transducers import transducer
 from extensions.frames.small_frames import built, recipe_of, seen
 from inspection.small import tagger

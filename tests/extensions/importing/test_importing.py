@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 import ensue
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.exporting.exporting import export_run
+from ensue.extensions.importing.family import Configuration
 from ensue.extensions.importing.gpt import llama_layout
 from ensue.extensions.importing.importing import import_run
 from ensue.extensions.importing.layouts import to_ours
@@ -404,3 +406,41 @@ def test_what_is_exported_is_what_was_imported(directory: Path, run: Path, tmp_p
     assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
     with pytest.raises(EnsueError, match="not empty"):
         export_run(run, directory.parent)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.bool, torch.complex64])
+def test_weights_are_real_numbers(copy: Path, tmp_path: Path, kind: torch.dtype) -> None:
+    tensors = load_file(copy / "model.safetensors")
+    save_file({name: tensor.to(kind) for name, tensor in tensors.items()}, copy / "model.safetensors")
+    with pytest.raises(DataError, match=r"expected real numbers|cannot be read"):
+        import_run(copy, tmp_path / "run")
+
+
+def test_rotary_frequencies_are_in_a_table() -> None:
+    with pytest.raises(DataError, match="kind 'default' are not supported"):
+        Configuration({"rope_scaling": "default"}, Path("config.json")).rotary(1.0)
+
+
+@pytest.mark.parametrize("ending", ["word_embeddings.weight", "decoder.weight", "predictions.bias"])
+def test_a_number_in_place_of_a_matrix(copy: Path, tmp_path: Path, ending: str) -> None:
+    tensors = load_file(copy / "model.safetensors")
+    (name,) = [name for name in tensors if name.endswith(ending)] or ["cls.predictions.decoder.weight"]
+    save_file(tensors | {name: torch.tensor(1.0)}, copy / "model.safetensors")
+    with pytest.raises(DataError):
+        import_run(copy, tmp_path / "run")
+
+
+def test_a_run_is_replaced_only_by_one_that_is_written(
+    run: Path, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(run, tmp_path / "run"))
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file() and path.suffix != ".lock"}
+    monkeypatch.setattr("ensue.training.imported.write_tensors", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        import_run(copy, out, overwrite=True)
+    assert all((out / name).read_bytes() == content for name, content in before.items())
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_read(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(EnsueError, match="there is a run already"):
+        import_run(tmp_path / "missing", run)

@@ -33,8 +33,11 @@ def export(
 
     run = found_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
+        import torch
+
         from ensue.extensions.exporting.exporting import export_run
         from ensue.runs.directory import RunDirectory
+    torch.set_num_threads(threads or 1)
     is_plain = (int8, embed, precision) == (False, False, "f32")
     if "export" in RunDirectory(run).entry.commands and format not in entries("exporter") and is_plain:
         cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)

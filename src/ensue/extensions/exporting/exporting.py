@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ensue.arguments import check_path
+from ensue.arguments import check_path, check_type
 from ensue.errors import EnsueError, nearest
-from ensue.extension import entries
+from ensue.extension import entries, loadable_entries
 from ensue.extensions.exporting.c.precision import F32, PRECISIONS
 from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
@@ -55,6 +55,10 @@ def export_run(
     """
     check_path("the run", run)
     check_path("out", out)
+    check_type("the format", format, str, "a name")
+    check_type("the precision", precision, str, "a name")
+    for what, value in (("int8", int8), ("embed", embed), ("overwrite", overwrite)):
+        check_type(what, value, bool, "True or False")
     exporters = entries("exporter")
     if format not in exporters:
         known = ", ".join(exporters)
@@ -62,9 +66,9 @@ def export_run(
     options: dict[str, Any] = {"int8": int8, "embed": embed, "precision": precision}
     options = {name: value for name, value in options.items() if value not in (False, F32)}
     exporter = exporters[format].load(FunctionType)
-    for name in options.keys() - signature(exporter).parameters.keys():
-        loaded = {other: entry.load(FunctionType) for other, entry in exporters.items()}
-        others = [other for other, function in loaded.items() if name in signature(function).parameters]
+    for name in (name for name in options if not _takes(exporter, name)):
+        loaded = loadable_entries("exporter", FunctionType)
+        others = [other for other, function in loaded.items() if _takes(function, name)]
         raise EnsueError(f"{name} is for the format{'s' * (len(others) > 1)} {' and '.join(others)}")
     if precision not in PRECISIONS:
         raise EnsueError(f'no precision "{precision}"; expected one of {", ".join(PRECISIONS)}')
@@ -73,3 +77,9 @@ def export_run(
     description = directory.entry.pipeline_class.of(directory, torch.device("cpu")).describe()
     lines: list[str] = exporter(directory, description, place, overwrite=overwrite, **options)
     return lines
+
+
+def _takes(exporter: FunctionType, option: str) -> bool:
+    """Return whether an exporter has an option."""
+    parameters = signature(exporter).parameters
+    return option in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())

@@ -145,6 +145,8 @@ def _family(config: Configuration) -> Family:
 
 def _fitted(ours: dict[str, Tensor], tokenizer: Tokenizer, directory: Path) -> list[str]:
     """Cuts rows for which there are no tokens off, and says so. Raises DataError for a tokenizer of another model."""
+    if any(ours[name].dim() == 0 for name in ("features.weight", "head.weight", "head.bias") if name in ours):
+        raise DataError("an embedding or a softmax is one number", directory)
     rows, size = len(ours["features.weight"]), tokenizer.vocabulary_size
     if not size <= rows < size + min(PADDED_TO, size // 8):
         raise DataError(
@@ -159,7 +161,7 @@ def _fitted(ours: dict[str, Tensor], tokenizer: Tokenizer, directory: Path) -> l
 
 
 def _check_tied(ours: Tensor, copy: Tensor | None, place: Path) -> None:
-    if copy is not None and not torch.equal(copy[: len(ours)], ours):
+    if copy is not None and (copy.dim() != ours.dim() or not torch.equal(copy[: len(ours)], ours)):
         raise DataError(
             "the softmax has vectors of its own, which is not supported; expected those of the tokens", place
         )

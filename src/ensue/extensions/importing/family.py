@@ -64,7 +64,7 @@ class Configuration:
         at = self.content
         given = at.get("rope_parameters") or at.get("rope_scaling") or {}
         kind = given.get("rope_type", given.get("type", "default")) if isinstance(given, dict) else given
-        if kind != "default":
+        if kind != "default" or not isinstance(given, dict):
             raise DataError(
                 f"rotary positions of the kind {shown(kind)} are not supported; expected default", self.path
             )

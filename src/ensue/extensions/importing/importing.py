@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ensue.arguments import check_path
 from ensue.errors import DataError, MissingFileError
-from ensue.extension import entries
+from ensue.extension import loadable_entries
 from ensue.extensions.importing.directories import import_directory
 from ensue.extensions.importing.static_vectors import import_vectors
 from ensue.extensions.importing.weight_files import FILE, INDEX, check_contained, shard_names
 from ensue.hub import Repository
 from ensue.outputs import check_outputs
 from ensue.training.device import process_restored
-from ensue.training.imported import MAX_JSON, Imported, write_run
+from ensue.training.imported import MAX_JSON, Imported, check_place, write_run
 
 SMALL = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
@@ -38,6 +38,7 @@ def import_run(path: str | Path, out: str | Path, *, overwrite: bool = False) ->
     """
     check_path("the model", path)
     check_path("out", out)
+    check_place(out, overwrite=overwrite)
     check_outputs([path], folders=[out])
     repository = Repository.parse(path)
     imported = read_model(Path(path)) if repository is None else _of_hub(repository)
@@ -51,8 +52,8 @@ def read_model(path: Path) -> Imported:
         raise DataError("no such file or directory", path)
     if path.is_dir():
         check_contained(path)
-    for entry in entries("importer").values():
-        imported: Imported | None = entry.load(Callable)(path)  # type: ignore[arg-type]  # isinstance takes it
+    for read in loadable_entries("importer", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
+        imported: Imported | None = read(path)
         if imported is not None:
             return imported
     if path.is_file():

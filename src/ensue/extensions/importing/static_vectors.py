@@ -184,7 +184,14 @@ def import_model2vec(directory: Path, config: Configuration) -> Imported:
     places = torch.tensor([ids[symbol] for symbol in symbols])
     try:
         table = tensors["embeddings"].float()
-        rows = table[tensors["mapping"].long() if "mapping" in tensors else slice(None)]
+        mapping = tensors.get("mapping", torch.arange(len(table)))
+        if (
+            mapping.shape != (len(ids),)
+            or mapping.is_floating_point()
+            or not 0 <= mapping.min() <= mapping.max() < len(table)
+        ):
+            raise IndexError(f"{len(ids):,} pieces, and a mapping {tuple(mapping.shape)} to {len(table):,} rows")
+        rows = table[mapping.long()]
         rows = rows * tensors["weights"].float().view(-1, 1) if "weights" in tensors else rows
         if rows.dim() != 2 or len(rows) != len(ids):
             raise IndexError(f"{len(ids):,} pieces, and vectors {tuple(rows.shape)}")

@@ -148,8 +148,6 @@ class TextOutput:
     """A text, found by a beam search."""
 
     coder: TokenizerWithSpecials
-    copies: bool
-    """Whether the model copies words of the source."""
     ratio: float
     """The most tokens of an output for each token of its source, to which `more_tokens` are added."""
     more_tokens: int

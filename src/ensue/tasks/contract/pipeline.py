@@ -49,7 +49,7 @@ class Pipeline(Shown, ABC):
         """Return a method that an extension adds (`PipelineMethod`)."""
         method = None if name.startswith("_") else pipeline_methods().get(name)
         if method is None or not method.is_of(type(self)):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return object.__getattribute__(self, name)  # which raises, for a property its own error
         return partial(method, self)
 
     @property

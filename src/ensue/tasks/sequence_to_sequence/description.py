@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ensue.arguments import by_option_names
 from ensue.decode.search import BeamSearch
+from ensue.errors import EnsueError
 from ensue.tasks.contract.description import (
     ModelDescription,
     SourceInput,
@@ -60,7 +61,7 @@ def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatur
         coder.source, writer.num_texts, coder.names, BETWEEN_NAMES.pattern, coder.source_tokens,
         longest_read(writer.recipe)[0],
     )  # fmt: skip
-    output = TextOutput(coder.target, coder.copies, writer.ratio, MORE_TOKENS, settings_of(writer.search))
+    output = TextOutput(coder.target, writer.ratio, MORE_TOKENS, settings_of(writer.search))
     settings = _settings(writer, coder, origins)
     return ModelDescription(source, output, writer.model, functions, both, programs, settings, tokenizers)
 
@@ -113,6 +114,8 @@ def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) ->
 def _settings(writer: Writer[Any], coder: PairCoder, origins: PortableOrigins) -> dict[str, Any]:
     """The settings of the program: both sides and the search."""
     search = writer.search
+    if any(len(phrase) != 1 for phrase in search.forbidden):
+        raise EnsueError(f"{writer.run}: a search that forbids phrases of several tokens cannot be exported")
     return {
         "source": _side(coder.source),
         "target": _side(coder.target),

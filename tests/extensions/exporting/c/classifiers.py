@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 
-from ensue.extensions.exporting.c.writing import files_of
 from ensue.models.build_text import build_classifier
 from ensue.recipe import validate_recipe
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
+from extensions.exporting.c.printing import files_of
 from inspection.small import document
 
 WORDS = [

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.extensions.exporting.c.writing import files_of
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline
 from ensue.extensions.frames.tasks.model import FramesSeen
 from ensue.text.labels import Classes
 from extensions.exporting.c.carried import OK, library, put
+from extensions.exporting.c.printing import files_of
 from extensions.frames.small_frames import built, frame_classifier, frame_tagger, recipe_of
 from inspection.small import SPANS
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from ensue.extensions.exporting.c.writing import files_of
 from ensue.models.language_model import LanguageModel
 from ensue.nn import SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
+from extensions.exporting.c.printing import files_of
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from ensue.extensions.exporting.c.writing import files_of
 from ensue.tasks.labeling.pipeline import LabelingPipeline
+from extensions.exporting.c.printing import files_of
 from inspection.small import PLAIN, SPANS, tagger
 
 WORDS = [

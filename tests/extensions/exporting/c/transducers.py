@@ -8,11 +8,11 @@ import torch
 
 from ensue.data.examples import Pair, PairLayout
 from ensue.data.records.record import Column
-from ensue.extensions.exporting.c import writing
 from ensue.models.build_text import build_encoder_decoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from extensions.exporting.c import printing
 from training.tiny_pairs import pair_recipe
 
 LEMMAS = ["sing", "w\u00e4hlen", "\U0001f600 a", "go", "x;y", "b\u00efg-top"]
@@ -73,4 +73,4 @@ def transducer(
 
 
 def files_of(pipeline: SequencePipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    return writing.files_of(pipeline.describe(), name, embed=embed, precision=precision)
+    return printing.files_of(pipeline.describe(), name, embed=embed, precision=precision)

@@ -287,8 +287,6 @@ def c_string(text: str) -> str:
 
 def ranges(expression: str) -> str:
     """Return the ranges of code points that match an expression of `re`, as numbers of a table in C."""
-    import re  # noqa: PLC0415
-
     every = "".join(chr(point) for point in range(sys.maxunicode + 1))
     matches = re.finditer(f"(?:{expression})+", every)
     return ", ".join(f"{match.start()}, {match.end() - 1}" for match in matches)

@@ -130,6 +130,8 @@ def transducer_parts(description: ModelDescription, weights: Weights) -> Parts:
     steps = Steps(weights, SOURCES)
     table = layer_table(model.encoder, steps, constants)
     constants |= steps.sizes()
+    if any(len(phrase) != 1 for phrase in search["forbidden"]):
+        raise ValueError("its search forbids phrases of several tokens")
     forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search["forbidden"]])
     pieces = [
         *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"),

@@ -117,16 +117,6 @@ def printed(
     return Printed(files, parts.usage, notes)
 
 
-def files_of(
-    description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
-) -> dict[str, bytes]:
-    """Return the files of a model without README.md. Raises `Untraceable` or ValueError for a model without C."""
-    if (interface := INTERFACES.get(description.kinds)) is None:
-        raise ValueError("C has no such input or output")
-    weights = Weights(precision=precision)
-    return assembled(interface.parts(description, weights), weights, name, embed=embed)
-
-
 def name_for(out: Path) -> str:
     """Return the name of a directory as an identifier of C that is not reserved."""
     name = re.sub(r"\W", "_", out.resolve().name, flags=re.A)

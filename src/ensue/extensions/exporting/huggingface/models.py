@@ -50,9 +50,9 @@ def _check_transformer(run: RunDirectory, *known: str) -> None:
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
     for name in (name for name in NEWER if name not in known):
         if (value := getattr(run.recipe.layers, name)) != TransformerEncoder.model_fields[name].default:
-            raise _refused(run, f"encoder.{name} = {value}, which is read alone")
+            raise _refused(run, f"encoder.{name} = {value}, which ensue imports but does not export")
     if run.recipe.layers.activation == "silu":
-        raise _refused(run, "encoder.activation = silu, which is read alone")
+        raise _refused(run, "encoder.activation = silu, which ensue imports but does not export")
 
 
 class TunedLayers(NamedTuple):
@@ -254,7 +254,7 @@ def _tuned_gpt(
     run: RunDirectory, layers: TunedLayers, words: Tensor, inner: dict[str, Tensor], head: dict[str, Tensor],
     labels: Sequence[str], what: str,
 ) -> Exported:  # fmt: skip
-    """Return the layers with a head. The padding is the sign between the texts of a pair, which do not occur."""
+    """Return the layers with a head. The padding token is the separator, since there are no pairs."""
     recipe, framing, outer = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
     encoder = recipe.encoder
     config = {

@@ -150,7 +150,7 @@ def _graph(model: nn.Module, part: TensorFunction, *, int8: bool) -> tuple[onnx.
     if int8:
         graph = in_eight_bits(graph)
         compared = differences(graph, model, part)
-    return graph, max(difference.size for difference in compared if difference.bound)
+    return graph, max((difference.size for difference in compared if difference.bound), default=0.0)
 
 
 def _texts(description: ModelDescription) -> dict[str, str]:

@@ -1,0 +1,16 @@
+"""The files of a model in C, without those of a run."""
+
+from __future__ import annotations
+
+from ensue.extensions.exporting.c.precision import F32
+from ensue.extensions.exporting.c.printing import Weights
+from ensue.extensions.exporting.c.writing import INTERFACES, assembled
+from ensue.tasks.contract.description import ModelDescription
+
+
+def files_of(
+    description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
+) -> dict[str, bytes]:
+    """Return the files without README.md."""
+    weights = Weights(precision=precision)
+    return assembled(INTERFACES[description.kinds].parts(description, weights), weights, name, embed=embed)
