@@ -1,6 +1,7 @@
 """The names of the package, as completion and type checkers see them."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -46,3 +47,35 @@ def test_a_type_checker_refuses_misspelled_names(tmp_path: Path) -> None:
         [sys.executable, "-m", "mypy", "--strict", str(file)], capture_output=True, text=True, check=False
     )
     assert [line.split(":")[1] for line in mypy.stdout.splitlines() if " error: " in line] == ["3", "4"], mypy.stdout
+
+
+FORMER = {
+    "ensue.comparison:Comparison", "ensue.data.frames.series:Series", "ensue.data.pairs:PairSource",
+    "ensue.data.word_uses:WordUse", "ensue.inspection.gradients:encoder_gradients", "ensue.metrics.frames:FrameScores",
+    "ensue.metrics.symbols:SymbolScores", "ensue.sklearn:TextClassifier",
+    "ensue.tasks.bidirectional_language_modeling.objectives:TwoWayScores",
+    "ensue.tasks.bidirectional_language_modeling.pipeline:BidirectionalPipeline",
+    "ensue.tasks.captioning.pipeline:CaptioningPipeline",
+    "ensue.tasks.classification.frames:FrameClassificationPipeline",
+    "ensue.tasks.drawing.pipeline:DrawingPipeline", "ensue.tasks.frame_prediction.pipeline:NextFrame",
+    "ensue.tasks.frames.pipeline:FramesPipeline", "ensue.tasks.glimpses.pipeline:GlimpsesPipeline",
+    "ensue.tasks.glimpses.view:ReadSeries", "ensue.tasks.labeling.frames:TaggedSeries",
+}  # fmt: skip
+"""Names of docs/api.md whose modules have moved to extensions."""
+
+
+@pytest.mark.parametrize("name", sorted(FORMER))
+def test_a_former_name_is_the_same_object(name: str) -> None:
+    module, _, attribute = name.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    assert found is getattr(importlib.import_module(found.__module__), attribute)
+    assert importlib.import_module(found.__module__).__spec__.name == found.__module__
+
+
+def test_methods_of_extensions_are_documented_and_listed() -> None:
+    pipeline = object.__new__(importlib.import_module("ensue.tasks.sequence_to_sequence.pipeline").SequencePipeline)
+    assert {"with_glossary", "with_markup"} <= {*dir(pipeline)}
+    assert pipeline.with_glossary.__doc__
+    assert "sense_of" not in dir(pipeline)
+    with pytest.raises(AttributeError, match="object has no attribute 'with_glossery'"):
+        _ = pipeline.with_glossery

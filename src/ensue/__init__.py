@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     __all__ = ["__version__", "compare", "distill", "export_run", "import_run", "load", "nn", "push", "train"]
 
-MODULES = {"load": "ensue.library:load", "nn": "ensue.nn", "train": "ensue.library:train"}
-"""For each name of the core, its place."""
+MODULES = {
+    "load": "ensue.library:load", "nn": "ensue.nn", "train": "ensue.library:train", "data.pairs": "ensue.data.examples",
+}  # fmt: skip
+"""For each name of the core, its place; a dotted name is a former name of a module."""
 
 
 def names() -> dict[str, str]:
@@ -40,16 +42,14 @@ def names() -> dict[str, str]:
 
 def __dir__() -> list[str]:
     """Return the public names, for completion in a notebook or a shell."""
-    return sorted({*globals(), *names()})
+    return sorted({*globals(), *(name for name in names() if "." not in name)})
 
 
 if not TYPE_CHECKING:  # a type checker would take any name from __getattr__, a misspelled one as well
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":
-            return sorted(
-                ["__version__", *(name for name, place in names().items() if ":" in place or name in MODULES)]
-            )
+            return sorted(["__version__", "nn", *(name for name, place in names().items() if ":" in place)])
         place = MODULES.get(name) or (not name.startswith("_") and names().get(name))
         if not place:
             raise AttributeError(f"module 'ensue' has no attribute {name!r}")
@@ -59,24 +59,29 @@ if not TYPE_CHECKING:  # a type checker would take any name from __getattr__, a 
 
 
 class _Alias:
-    """Finder and loader of modules of extensions by their public names, such as `ensue.sklearn`.
+    """Finder and loader of modules by other names: `ensue.sklearn`, and names that modules of extensions had before.
 
     Its base classes are left out, since importing importlib.abc takes long.
     """
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        package, _, name = fullname.rpartition(".")
-        place = names().get(name, ":") if package == "ensue" else ":"
-        return None if ":" in place else ModuleSpec(fullname, self, origin=place)  # type: ignore[arg-type]
+        package, _, name = fullname.partition(".")
+        places = names() if package == "ensue" else {}
+        if ":" not in places.get(name, ":"):
+            return ModuleSpec(fullname, self, origin=places[name])  # type: ignore[arg-type]
+        is_above = any(other.startswith(f"{name}.") for other in places)
+        return ModuleSpec(fullname, self, is_package=True) if is_above else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> Any:
-        assert spec.origin is not None
+        if spec.origin is None:
+            return None  # an empty package
         module = importlib.import_module(spec.origin)
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: Any) -> None:
-        module.__spec__ = module.__spec__.loader_state  # which the import of the alias has replaced
+        if module.__spec__.origin is not None:
+            module.__spec__ = module.__spec__.loader_state  # which the import of the alias has replaced
 
 
 sys.meta_path.append(_Alias())  # type: ignore[arg-type]

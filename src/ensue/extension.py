@@ -7,7 +7,7 @@ entry names only when it is used. Of equal names the core's comes first, then th
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -51,16 +51,19 @@ class PipelineMethod:
         """Return whether the pipelines of a class have the method."""
         return self.pipeline in {f"{each.__module__}:{each.__qualname__}" for each in pipeline.__mro__}
 
-    def __call__(self, pipeline: Any, *arguments: Any, **options: Any) -> Any:
-        """Call the method on a pipeline."""
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
         module, _, attribute = self.function.partition(":")
-        return getattr(import_module(module), attribute)(pipeline, *arguments, **options)
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
 
     def with_values(self, pipeline: Any, values: Mapping[str, Any]) -> Any:
-        """Call the method on a pipeline with the values of its options."""
+        """Call the method on a pipeline with the values of its options. Raises EnsueError for one that is missing."""
+        if self.options.keys() - values.keys():
+            options = (f"--{name.replace('_', '-')} FILE" for name in self.options)
+            raise EnsueError(f"{' and '.join(options)} go together")
         first, *others = self.options
         arguments = () if values[first] is True else (values[first],)
-        return self(pipeline, *arguments, **{name: values[name] for name in others})
+        return self.load()(pipeline, *arguments, **{name: values[name] for name in others})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +186,8 @@ def with_options(pipeline: Any, command: str, options: Mapping[str, Any]) -> Any
     values = {name: value for name, value in options.items() if value is not None and value is not False}
     for method in pipeline_methods(command).values():
         if method.is_of(type(pipeline)) and not method.options.keys().isdisjoint(values):
-            pipeline = method.with_values(pipeline, {name: values.pop(name) for name in method.options})
+            own = {name: values.pop(name) for name in [*values] if name in method.options}
+            pipeline = method.with_values(pipeline, own)
     if values:
         raise TypeError(f"{type(pipeline).__name__}.{command} has no option {', '.join(values)}")
     return pipeline

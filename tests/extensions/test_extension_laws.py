@@ -68,6 +68,8 @@ def test_extensions_import_those_that_they_declare() -> None:
         and other not in extensions()[own].needs
     }
     assert undeclared == set()
+    used = {(extension_of(found.importer), extension_of(found.imported)) for found in imports(SOURCE)}
+    assert {(name, need) for name in NAMES for need in extensions()[name].needs} <= used
 
 
 def test_each_folder_declares_the_extension_of_its_name() -> None:

@@ -71,10 +71,6 @@ def evaluate(
     if (path != "") + sum(given is not None for given in questions.values()) != 1:
         others_are = ", ".join(f"--{name.replace('_', '-')}" for name in questions)
         raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
-    for method in methods.values():
-        if 0 < len(added.keys() & method.options.keys()) < len(method.options):
-            names = (f"--{name.replace('_', '-')} FILE" for name in method.options)
-            raise EnsueError(f"{' and '.join(names)} go together")
     every = {"format": format or None, "draws": draws, "errors": errors, "overwrite": overwrite or None}
     options: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
     pipeline = cli.load_for(

@@ -6,5 +6,4 @@ EXTENSION = Extension(
     name="annotating",
     commands={name: "ensue.extensions.annotating.command:" + name for name in ("distill", "begin", "doubt", "choose")},
     names={"distill": "ensue.extensions.annotating.teachers:distill"},
-    needs=("importing",),
 )

@@ -24,5 +24,10 @@ EXTENSION = Extension(
         "word_in_context": PipelineMethod(f"{FUNCTIONS}:word_in_context", CONTEXTUAL, "evaluate", WORD_IN_CONTEXT),
         "sense_of": PipelineMethod("ensue.extensions.bidirectional.senses:sense_of", WORD_VECTORS),
     },
+    names={
+        "data.word_uses": FUNCTIONS,
+        "tasks.bidirectional_language_modeling.objectives": "ensue.extensions.bidirectional.objectives",
+        "tasks.bidirectional_language_modeling.pipeline": "ensue.extensions.bidirectional.pipeline",
+    },
     coders={"senses": "ensue.extensions.bidirectional.senses:sense_coder"},
 )

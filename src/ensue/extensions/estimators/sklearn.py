@@ -1,6 +1,6 @@
 """Classifiers and taggers as estimators of scikit-learn, for its pipelines, searches and cross-validation.
 
-from ensue.extensions.estimators.sklearn import TextClassifier
+from ensue.sklearn import TextClassifier
 scores = cross_val_score(TextClassifier("classify-bag"), texts, labels)
 """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
+from types import MethodType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -50,7 +50,11 @@ class Pipeline(Shown, ABC):
         method = None if name.startswith("_") else pipeline_methods().get(name)
         if method is None or not method.is_of(type(self)):
             return object.__getattribute__(self, name)  # which raises, for a property its own error
-        return partial(method, self)
+        return MethodType(method.load(), self)
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes and methods, with those that extensions add."""
+        return [*super().__dir__(), *(name for name, method in pipeline_methods().items() if method.is_of(type(self)))]
 
     @property
     def num_parameters(self) -> int:

@@ -85,7 +85,8 @@ class Series(NamedTuple):
 
     def error(self, message: str) -> DataError:
         """Return a DataError with the place of this series."""
-        return DataError(message, *self.place)
+        path, line = self.place
+        return DataError(message, path or None, line)
 
 
 def as_vectors(values: NDArray[Any], place: str) -> Vectors:

@@ -252,7 +252,7 @@ class DrawingPipeline(Pipeline):
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
         """`inspect` of a location, or of the rows of one image, as the server has them."""
-        return self.inspect(texts[0] if texts and isinstance(texts[0], str) else [list(texts)])
+        return self.inspect(texts[0] if texts and isinstance(texts[0], str) else [list(texts)], **options)
 
     def inspect(self, images: Any) -> Inspection:
         """Return how the model reads and paints images, glimpse by glimpse: the first few of a file, a folder or a

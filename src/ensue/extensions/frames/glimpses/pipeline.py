@@ -184,7 +184,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         series = map(self._checked, self.source(images)) if is_place else self._series_of(images)
         read = [(one, answer) for one, answer, _ in self.read(islice(series, MAX_SHOWN_IMAGES + 1))]
         if not read:
-            raise DataError("no series in it", str(images) if is_place else "")
+            raise DataError("no series in it", str(images) if is_place else None)
         table, facts = self.recipe.glimpses, self.facts(self.recipe.describe()) | {"symbols": f"{len(self.labels):,}"}
         facts |= {"images": f"the first {MAX_SHOWN_IMAGES}"} if len(read) > MAX_SHOWN_IMAGES else {}
         views = [view_image(one, answer, table.colors) for one, answer in read[:MAX_SHOWN_IMAGES]]
