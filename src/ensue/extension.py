@@ -41,11 +41,15 @@ class PipelineMethod:
     """The function, "module:attribute": from a pipeline to a changed one (predict) or to scores (evaluate)."""
     pipeline: str
     """The class of pipelines that have the method, "module:class"; its subclasses have it, too."""
-    command: str = ""
+    command: Literal["", "predict", "evaluate"] = ""
     options: Mapping[str, tuple[type, str]] = field(default_factory=dict)
     """The options by name, each with its type and its help. They are given together. The function takes the value of
     the first one by position, unless it is a flag, and the others by name.
     """
+
+    def __post_init__(self) -> None:
+        if self.command not in ("", "predict", "evaluate"):
+            raise TypeError(f"options are for predict and evaluate, not for {self.command!r:.60}")
 
     def is_of(self, pipeline: type[Any]) -> bool:
         """Return whether the pipelines of a class have the method."""

@@ -88,8 +88,12 @@ def evaluate(
         if similarity is not None:
             scores = pipeline.text_similarity(similarity, encoding=encoding)
         else:
+            from ensue.metrics.scores import Scores
+
             (method,) = (method for name, method in methods.items() if name in added)
             scores = method.with_values(pipeline, added)
+            if not isinstance(scores, Scores):
+                raise EnsueError(f"{method.function}: expected scores, found {type(scores).__name__}")
         print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
         return
     if compare is not None:

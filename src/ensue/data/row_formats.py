@@ -38,7 +38,7 @@ def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool
     """The decompressed text of a file in blocks, if `marked` with its byte order mark, or its rows as JSON lines."""
     if has_rows(path):
         return json_lines(path)
-    if entry := _entry_of(path):
+    if entry := extension_format(path.name):
         return as_lines(_extension_rows(path, entry, encoding))
     if read := ROWS.get(suffix(path.name)):
         rows = brat_rows(path, encoding, nested=nested) if read is brat_rows else read(path, encoding)
@@ -55,10 +55,11 @@ def _json_blocks(blocks: Iterator[str], name: str) -> Iterator[str]:
         yield from chain([first] if first else [], blocks)
 
 
-def _entry_of(path: Path) -> Entry | None:
-    """The format of an extension, whose name is the suffix."""
-    end = suffix(path.name)
-    return None if end in TEXTS else entries("format").get(end[1:])
+def extension_format(name: str) -> Entry | None:
+    """Return the format of an extension for a file by its suffix; other packages do not get compressed files."""
+    end = suffix(name)
+    entry = None if end in TEXTS else entries("format").get(end[1:])
+    return None if entry and entry.package and Path(name).suffix.lower() in COMPRESSED else entry
 
 
 def _extension_rows(path: Path, entry: Entry, encoding: str) -> Iterator[Rows]:

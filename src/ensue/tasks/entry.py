@@ -62,9 +62,6 @@ class TaskEntry:
     pipeline_tag: str = ""
     """The name that the hub of Hugging Face has for models of this task."""
 
-    examples: str = ""
-    """The `Examples` whose labels `ensue doubt` doubts, if it does."""
-
     @property
     def what(self) -> str:
         """The name of a model of this task, such as "tagger"."""
@@ -84,11 +81,6 @@ class TaskEntry:
     def pipeline_class(self) -> type[Any]:
         """The class that `pipeline` names."""
         return _imported(self.pipeline)  # type: ignore[no-any-return]
-
-    @property
-    def examples_class(self) -> type[Any] | None:
-        """The class that `examples` names, if there is one."""
-        return _imported(self.examples) if self.examples else None  # type: ignore[no-any-return]
 
     def options(self, command: str) -> set[str]:
         """The options of a command that models of this task take, by the signatures of the pipeline."""

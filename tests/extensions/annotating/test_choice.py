@@ -14,7 +14,7 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.tools import FORMATS
 from ensue.library import load
-from ensue.tasks.contract.examples import Candidate, drawn, text_vectors
+from ensue.tasks.contract.choice import Candidate, drawn, text_vectors
 from kept_runs.make import unpacked
 
 SPANS = Candidate(("Anna 😀 sees Lima",), (), ((0, 4, "PER"), (12, 16, "LOC")), 0.5, np.ones(1, np.float32))

@@ -10,10 +10,9 @@ from ensue.data.examples import DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.doubts import Doubts, doubt, ranked
+from ensue.extensions.annotating.examples import Doubt, TaggedExamples, edit_between
 from ensue.library import load
 from ensue.recipe import read_recipe
-from ensue.tasks.contract.examples import Doubt, edit_between
-from ensue.tasks.labeling.examples import TaggedExamples
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from inspection.browser import browsing
 from kept_runs.make import unpacked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from ensue.data.detection import signs
 from ensue.data.records.json_objects import JsonObjects
 from ensue.data.records.reader import Reader
 from ensue.data.records.tables import CommaSeparated, SemicolonSeparated, TabSeparated
-from ensue.data.row_formats import ROW_SUFFIXES, suffix
+from ensue.data.row_formats import ROW_SUFFIXES, extension_format, suffix
+from ensue.errors import EnsueError
 from ensue.extension import Entry, entries
 
 JSON = (".json", ".jsonl", ".ndjson", *ROW_SUFFIXES)
@@ -77,7 +79,12 @@ def known_formats() -> tuple[KnownFormat, ...]:
 
 
 def _pair_format(entry: Entry) -> KnownFormat:
-    return KnownFormat(entry.name, (PAIRS,), (f".{entry.name}",), lambda rows: entry.load(object).recognizes(rows))
+    def recognizes(rows: Sequence[str]) -> bool:
+        with suppress(EnsueError, AttributeError):  # one that cannot be read has a notice where pairs are read
+            return bool(entry.load(object).recognizes(rows))
+        return False
+
+    return KnownFormat(entry.name, (PAIRS,), (f".{entry.name}",), recognizes)
 
 
 def only_pairs() -> tuple[str, ...]:
@@ -93,7 +100,7 @@ def settings_of(kind: str) -> tuple[str, ...]:
 def by_suffix(kind: str, name: str) -> str:
     """Return the format by the suffix of a file; "" for an unknown suffix. Other formats of extensions become JSON."""
     end = suffix(name)
-    if end[1:] in entries("format"):
+    if extension_format(name):
         return "json"
     return next((known.name for known in known_formats() if kind in known.kinds and end in known.suffixes), "")
 

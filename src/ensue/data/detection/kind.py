@@ -49,7 +49,7 @@ from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import TOKEN_KEYS, is_list_of_spans
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.errors import DataError, nearest
-from ensue.extension import entries
+from ensue.extension import entries, loadable_entries
 from ensue.parsing import ParseError, parse_json
 
 Kind = Literal["sentences", "texts", "pairs", "text"]
@@ -152,8 +152,10 @@ def take(
 
 def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
     """Return the format by the user's choice, by the signs of an extension, or by the names of files and folders."""
-    for name in [format] if format in entries("data_kind") else [] if format else entries("data_kind"):
-        if sign := "as --format says" if format else data_kind(name).sign(location, encoding):
+    if format in entries("data_kind"):
+        return Taken(format, format, "as --format says", True)
+    for name, kind in ({} if format else loadable_entries("data_kind", DataKind)).items():
+        if sign := kind().sign(location, encoding):
             return Taken(name, name, sign, True)
     shown = folder_format(location, encoding=checked_encoding(encoding))
     if format == FOLDERS or (format and format == shown):

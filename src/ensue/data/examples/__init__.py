@@ -8,7 +8,7 @@ for pair in PairSource("train.en,train.de"):
     pair.sources, pair.targets
 """
 
-from ensue.data.examples.example import Document, Pair, with_references
+from ensue.data.examples.example import Document, Pair, Pairs, with_references
 from ensue.data.examples.layout import DocumentLayout, PairLayout
 from ensue.data.examples.source import DocumentSource, PairSource
 

@@ -26,7 +26,7 @@ from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
-from ensue.extension import entries
+from ensue.extension import loadable_entries
 
 DOCUMENT_FORMATS: dict[str, DocumentFormat] = {
     **{reader.name: RecordDocuments(reader) for reader in READERS},
@@ -42,7 +42,7 @@ PAIR_FORMATS: dict[str, PairFormat] = {
 
 def pair_formats() -> dict[str, PairFormat]:
     """Return the formats of pairs by name, with those of extensions."""
-    return PAIR_FORMATS | {name: entry.load(ExampleFormat) for name, entry in entries("pair_format").items()}
+    return PAIR_FORMATS | loadable_entries("pair_format", ExampleFormat)
 
 
 def detect_documents(

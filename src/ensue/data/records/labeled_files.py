@@ -60,9 +60,12 @@ class LabeledFiles:
                 self._waiting = waiting  # a stream goes on, wherever it was left
             return
         for path in self.paths:
-            lines = Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
+            lines = self._lines(path)
             self._first = lines if path == self.paths[0] else self._first
             yield lines
+
+    def _lines(self, path: Path) -> Lines:
+        return Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
 
     def keep(self, lines: Lines) -> None:
         """Keeps the lines of the only file, which have been looked at, for the next reading."""
@@ -124,7 +127,7 @@ class LabeledFiles:
     def _check_arrays(self) -> None:
         is_array = False
         for number, path in enumerate(self.paths if len(self.paths) > 1 else ()):
-            lines = Lines.of(path, encoding=self.encoding)
+            lines = self._lines(path)
             lines.split_array()
             if number and lines.is_array != is_array:
                 kinds = ("an array of objects", "objects on lines")

@@ -20,13 +20,13 @@ from ensue.arguments import check_whole
 from ensue.data.detection.kind import take
 from ensue.data.files import Location, one_location
 from ensue.errors import DataError, EnsueError
+from ensue.extensions.annotating.examples import EXAMPLES, Doubt, Examples
 from ensue.inspection.page import Part, Section, content, page
 from ensue.library import load
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import write_text
 from ensue.tasks import task_entry
-from ensue.tasks.contract.examples import Doubt, Examples
 from ensue.training.run import train_run
 
 QUICK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -114,9 +114,9 @@ def doubt(
     location = one_location(location)
     chosen = _recipe(location, recipe, settings)
     entry = task_entry(chosen.task)
-    if entry.examples_class is None:
+    if entry.pipeline_class not in EXAMPLES:
         raise EnsueError(f"doubt is for classifiers and taggers; the recipe is that of a {entry.what}")
-    examples: Examples = entry.examples_class(chosen)
+    examples: Examples = EXAMPLES[entry.pipeline_class](chosen)
     if len(set(examples.keys)) < folds:
         raise DataError(f"{len(set(examples.keys))} different examples for {folds} folds", location)
     found: list[tuple[int, Doubt]] = []

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ensue.tasks.contract.examples import Candidate
+from ensue.tasks.contract.choice import Candidate
 
 Row = dict[str, Any]
 

@@ -12,5 +12,4 @@ TASK = TaskEntry(
     commands=("predict", "evaluate", "inspect", "choose"),
     judged_by=("accuracy", "micro_f1"),
     files=("tokenizer.json", "labels.json", "confusion.png"),
-    examples="ensue.tasks.classification.examples:ClassifiedExamples",
 )

@@ -40,9 +40,9 @@ from ensue.tasks.classification.texts import (
     describe_reading,
     document_source,
 )
+from ensue.tasks.contract.choice import Candidate
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
-from ensue.tasks.contract.examples import Candidate
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Classes
 

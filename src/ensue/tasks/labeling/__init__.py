@@ -12,7 +12,6 @@ TASK = TaskEntry(
     commands=("predict", "evaluate", "inspect", "choose"),
     judged_by=("f1", "accuracy"),
     files=("tokenizer.json", "labels.json"),
-    examples="ensue.tasks.labeling.examples:TaggedExamples",
 )
 CUTTING = TaskEntry(
     recipe=CuttingRecipe,

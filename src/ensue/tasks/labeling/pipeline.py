@@ -29,9 +29,9 @@ from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.outputs import check_outputs
 from ensue.stored import changed
+from ensue.tasks.contract.choice import Candidate
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
-from ensue.tasks.contract.examples import Candidate
 from ensue.tasks.labeling.data import SentenceData, label_rows, read_passages
 from ensue.tasks.labeling.decoding import Passages, tag_texts
 from ensue.tasks.labeling.description import describe

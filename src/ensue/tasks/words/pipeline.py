@@ -26,8 +26,8 @@ from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.runs.directory import RunDirectory
 from ensue.stored import changed
+from ensue.tasks.contract.choice import Candidate, drawn, text_vectors
 from ensue.tasks.contract.chunks import Shard
-from ensue.tasks.contract.examples import Candidate, drawn, text_vectors
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.model import WordParts
