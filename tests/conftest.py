@@ -18,7 +18,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
-from ensue.notices import forget_what_was_said
+from forgetting import forget_what_was_said
 from leftovers import watch
 from own_tests import OwnTests, is_left_out, own_files, pytest_configure_node, pytest_testnodedown
 from without_extensions import hide

@@ -79,3 +79,17 @@ def test_methods_of_extensions_are_documented_and_listed() -> None:
     assert "sense_of" not in dir(pipeline)
     with pytest.raises(AttributeError, match="object has no attribute 'with_glossery'"):
         _ = pipeline.with_glossery
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=str)
+def test_what_all_lists_is_there(path: Path) -> None:
+    name = ".".join(path.parent.relative_to(REPOSITORY / "src").parts)
+    if "__all__ = [" in path.read_text(encoding="utf-8") and name != "ensue":
+        module = importlib.import_module(name)
+        assert all(hasattr(module, each) for each in module.__all__)
+
+
+def test_a_command_of_an_extension_is_imported_alone() -> None:
+    program = "import ensue.extensions.annotating.command"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

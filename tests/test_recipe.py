@@ -11,9 +11,10 @@ from ensue.errors import EnsueError, RecipeError
 from ensue.models.build_text import build_language_model
 from ensue.models.modules import count_parameters
 from ensue.models.specification import Table
-from ensue.notices import Notice, forget_what_was_said
+from ensue.notices import Notice
 from ensue.recipe import BUDGETS, read_recipe, recipe_names, validate_recipe
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
+from forgetting import forget_what_was_said
 
 CELLS = [
     "peephole", "coupled", "layer-norm", "projected", "zoneout", "depth-gated", "grid", "clockwork", "mingru",

@@ -143,7 +143,8 @@ def put(name: str, write: Callable[[Path], object]) -> Path:
     except OSError as error:
         with written_beside(temporary_directory() / name) as partial:
             write(partial)
-        say_once("cache", f"{_unusable(error)}: nothing is kept; ENSUE_CACHE names another folder")
+        reason = f"the cache cannot be used ({error.strerror or error}): nothing is kept"
+        say_once("cache", f"{cache_directory()}: {reason}; ENSUE_CACHE names another folder")
         return temporary_directory() / name
     make_room()
     return cache_directory() / name
@@ -169,10 +170,6 @@ def written_beside(path: Path) -> Iterator[Path]:
 def _bytes(size: str) -> int | None:
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]?)B?", size.strip().upper())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
-
-
-def _unusable(error: OSError) -> str:
-    return f"{cache_directory()}: the cache cannot be used ({error.strerror or error})"
 
 
 def _entries(kind: Kind) -> Iterator[Entry]:

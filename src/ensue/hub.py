@@ -70,7 +70,7 @@ class Repository(NamedTuple):
                 raise MissingFileError(f"{self}: {f'{name}: ' * bool(_COMMIT.fullmatch(self.revision))}{NOT_HERE}")
             try:
                 head = hub.get_hf_file_metadata(hub.hf_hub_url(self.name, name, revision=self.revision))
-            except (_http_error(hub), OSError) as error:
+            except (hub.errors.HfHubHTTPError.__bases__[0], OSError) as error:  # the error of its HTTP library
                 if kept is None or _status(error) not in (None, *range(500, 600)):
                     raise
                 say_once(f"hub {self}", f"{self}: {_reason(error)}; what is kept is of the commit {kept.parent.name}")
@@ -125,11 +125,6 @@ def run_name(path: str | Path) -> str:
     repository_folder = folder.parent.parent.name
     is_kept = folder.parent.name == "snapshots" and repository_folder.startswith("models--")
     return repository_folder.rpartition("--")[2] if is_kept else folder.name
-
-
-def _http_error(hub: Any) -> type[Exception]:
-    """The error of the HTTP library that this version of the package uses."""
-    return hub.errors.HfHubHTTPError.__bases__[0]  # type: ignore[no-any-return]
 
 
 def _status(error: BaseException) -> int | None:

@@ -42,8 +42,3 @@ def say_unknown(count: int, location: str) -> None:
     if count:
         texts = "a text has" if count == 1 else f"{count:,} texts have"
         say_once(f"unknown {location}", f"{location}: {texts} no word of the training data; do not trust the answer")
-
-
-def forget_what_was_said() -> None:
-    """Forgets which topics have had a notice; for tests."""
-    _said.clear()

@@ -17,7 +17,7 @@ import ensue as package
 from command_fixtures import Ensue
 from ensue.cli.options import with_behind
 from ensue.nn.layer import Recurrent
-from ensue.notices import forget_what_was_said
+from forgetting import forget_what_was_said
 from kept_runs.make import unpacked
 from training.tiny import seal
 from training.tiny_texts import (

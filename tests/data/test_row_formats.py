@@ -11,6 +11,7 @@ import pytest
 
 from ensue.data.detection.kind import take
 from ensue.data.examples import DocumentSource, PairSource
+from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.row_formats import text_blocks
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
@@ -65,6 +66,15 @@ def test_folder_of_brat(tmp_path: Path) -> None:
     assert tagged(tmp_path)[3:5] == [(first[0], ("O", "O", "B-PER")), (second[0], ("O",) * 4)]
     (_, _, _, clipped, _, _) = source = SentenceSource(tmp_path)
     assert source.format.misaligned(clipped) == (Span("PER", 2, 3),)
+
+
+def test_several_files_of_brat_with_nested_spans_are_one_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("Bank of Lima\n", encoding="utf-8")
+        (tmp_path / f"{name}.ann").write_text("T1\tORG 0 12\tBank of Lima\nT2\tLOC 8 12\tLima\n", encoding="utf-8")
+    files = LabeledFiles(str(tmp_path), nested=True)
+    assert len([*files]) == 2
+    assert "".join(files.as_one(["{}\n"] * 2, are_objects=True)) == "{}\n{}\n"
 
 
 OVERLAPPING = "T1\tORG 0 12\tBank of Lima\nT2\tLOC 8 12\tLima\nT3\tNP 0 17;18 22\tx\nT4\tLOC 18 22\tOslo\n"

@@ -16,8 +16,8 @@ import torch
 from engine.cells import TEXT, Library, libraries, notice, script, twice, with_compiler
 from engine.twins import needs_compiler
 from ensue.engine import c_library
-from ensue.notices import forget_what_was_said
 from ensue.private_folder import HAS_OWNERS, PrivateFolder, private_folder
+from forgetting import forget_what_was_said
 from forked import FORK
 
 

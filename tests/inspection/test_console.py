@@ -10,8 +10,9 @@ import pytest
 from ensue.console import inspection
 from ensue.console.inspection import check_same_task, write_inspection
 from ensue.errors import EnsueError, RunError
-from ensue.notices import Notice, forget_what_was_said
+from ensue.notices import Notice
 from ensue.tasks import task_entry
+from forgetting import forget_what_was_said
 from inspection.small import TRANSFORMER, classifier, parsed, tagger
 
 

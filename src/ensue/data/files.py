@@ -93,7 +93,9 @@ def _files_at(location: str) -> tuple[Path, ...]:
         if DatasetName.parse(location) or (location and path.is_file()):
             return (path,)
         if location and path.is_dir():
-            return _files_below(path)
+            if not (files := sorted(_regular(path))):
+                raise DataError("no file in this folder", path)
+            return tuple(files)
         if location and path.exists():
             raise DataError(_what_it_is(path), location)
         if glob.has_magic(location) and not path.is_symlink():
@@ -141,13 +143,6 @@ def readable(location: str | Path) -> Iterator[None]:
         raise DataError("a name that this system cannot write", location) from None
     except ValueError as error:  # a NUL character
         raise DataError(f"cannot be read ({error})", location) from error
-
-
-def _files_below(folder: Path) -> tuple[Path, ...]:
-    files = sorted(_regular(folder))
-    if not files:
-        raise DataError("no file in this folder", folder)
-    return tuple(files)
 
 
 def _regular(folder: Path) -> Iterator[Path]:

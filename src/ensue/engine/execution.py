@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial
 from itertools import islice
@@ -181,7 +181,8 @@ def _packed(
     if packing.size == 0:
         return None
     state = layer.init_state(len(x)) if state is None else state
-    with _without_autocast(x):
+    is_autocast = torch.is_autocast_enabled(x.device.type)
+    with torch.autocast(x.device.type, enabled=False) if is_autocast else nullcontext():
         packed, *finals = run(runner, state, packing)
         after = iter(map(packing.unsorted, finals))
         return packing.unpacked(packed), map_state(lambda leaf: next(after).view_as(leaf), state)
@@ -192,11 +193,6 @@ def _is_compiled(runner: Runner | str | None) -> bool:
     if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
         return False
     return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()
-
-
-def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    device = x.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _runner(layer: nn.Module) -> Runner | str:

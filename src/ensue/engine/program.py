@@ -115,7 +115,11 @@ def _built(trace: TracedStep) -> Program:
     back = _errors(trace)
     error_of, writes = _shared({node: back[node] for node in products if node in back})
     writes = _written_back(trace, back) + writes
-    large = {node: ends[node] for node in trace.states if _is_large(node, output) and len(hoisted) == len(products)}
+    large = {
+        node: ends[node]
+        for node in trace.states
+        if node.width > LARGE * output.width and node.op not in LEAVES and len(hoisted) == len(products)
+    }
     standing = {node: array for node, array in ends.items() if node.op not in ("input", "state")}
     there = given | {node: array for node, array in standing.items() if node not in large}
     wanted = [*(node for node, _ in writes), *large]
@@ -164,10 +168,6 @@ def _ends(trace: TracedStep) -> tuple[Array, list[Array]]:
     for number, node in enumerate(trace.states):
         known.setdefault(node, Array("state", number, node.width, "position"))
     return output, [known[node] for node in trace.states]
-
-
-def _is_large(node: Node, output: Array) -> bool:
-    return node.width > LARGE * output.width and node.op not in LEAVES
 
 
 def _factors(products: Iterable[Node], there: dict[Node, Array]) -> tuple[dict[Node, View], list[tuple[Node, Array]]]:

@@ -100,20 +100,16 @@ def text_section(
         "full": full,
         "groups": [_packed(found, some, count) for found, some in zip(units, chosen, strict=True)],
     }
+    shares = (STRONGEST * np.minimum(1.0, predictions.surprisals / full)).tolist()
+    strengths = [None if math.isnan(share) else share for share in shares]  # None where no token stands
     shown = {
         "about": about,
         "note": cut(length, count, "tokens"),
         "kinds": [found.name for found in units],
-        "tokens": list(zip([*tokens[:count], *behind], _strengths(predictions, full), strict=False)),
+        "tokens": list(zip([*tokens[:count], *behind], strengths, strict=False)),
         "numbers": numbers,
     }
     return Section("The text", "inspection/token_page.html", shown)
-
-
-def _strengths(predictions: Predictions, full: float) -> list[float | None]:
-    """The percentages of color of tokens by their surprisals; None where no token stands."""
-    shares = STRONGEST * np.minimum(1.0, predictions.surprisals / full)
-    return [None if math.isnan(strength) else strength for strength in shares.tolist()]
 
 
 def _numbers(

@@ -98,9 +98,8 @@ def bound_kept_products() -> None:
 
 @contextmanager
 def process_restored(device: str = "cpu") -> Iterator[None]:
-    """Restore the environment, sys.path, filters of warnings, generators and denormal numbers after a block.
-
-    Importing onnxruntime.quantization changes sys.path, and a session of onnxruntime the state of denormal numbers.
+    """Restore the environment, sys.path (which onnxruntime.quantization changes when it is imported), the filters of
+    warnings, the generators, and the flushing of denormal numbers (which sessions of onnxruntime change) after a block.
     """
     path, flushes = list(sys.path), flushes_denormals()
     with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):

@@ -98,8 +98,8 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
 
     Raises RunError for a run that is there, unless `overwrite`, and for other files in the directory.
     """
-    check_place(out, overwrite=overwrite)
     check_outputs([imported.source, *imported.files], folders=[out])
+    check_place(out, overwrite=overwrite)
     check_tensors(imported)
     try:
         origins = [

@@ -13,7 +13,8 @@ from ensue.data.lines import Lines
 from ensue.data.records.record import Column
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
-from ensue.notices import Notice, forget_what_was_said
+from ensue.notices import Notice
+from forgetting import forget_what_was_said
 
 RUN = DocumentLayout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)
 PAIRS = DocumentLayout("tsv", (Column(1, "sentence1"), Column(2, "sentence2")), Column(3, "label"), header=True)

@@ -151,7 +151,7 @@ def test_glimpses_that_do_not_suit_the_images_are_one_line(
 
 
 @pytest.mark.parametrize(("tables", "message"), [
-    ({"directions": {"bidirectional": True}}, "does not know what it has not seen"),
+    ({"directions": {"bidirectional": True}}, "reads from left to right"),
     ({"encoder": {"kind": "none"}}, "needs layers that remember"),
     ({"glimpses": {"start": [0.0]}}, r"glimpses\.start"),
 ])  # fmt: skip

@@ -53,7 +53,9 @@ def write_pair_counts(
         file.write(bytes(_HEADER.size))
         for numbers, counts in _merged(runs):
             records = np.empty(len(numbers), RECORD)
-            pairs = _unscrambled(numbers)
+            pairs = numbers
+            for multiplier in reversed(_MULTIPLIERS):
+                pairs = (pairs ^ (pairs >> np.uint64(32))) * np.uint64(pow(multiplier, -1, 1 << 64))
             records["of"], records["near"], records["count"] = pairs // size, pairs % size, counts
             crc, count = zlib.crc32(records.tobytes(), crc), count + len(records)
             file.write(records.tobytes())
@@ -126,12 +128,6 @@ def _scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for multiplier in _MULTIPLIERS:
         numbers = numbers * np.uint64(multiplier)
         numbers = numbers ^ (numbers >> np.uint64(32))
-    return numbers
-
-
-def _unscrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    for multiplier in reversed(_MULTIPLIERS):
-        numbers = (numbers ^ (numbers >> np.uint64(32))) * np.uint64(pow(multiplier, -1, 1 << 64))
     return numbers
 
 

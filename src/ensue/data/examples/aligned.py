@@ -59,7 +59,8 @@ def _unequal(opened: Callable[[], tuple[Lines, Lines]]) -> DataError:
     short = counts[0] > counts[1]  # the place of the shorter
     missing = abs(counts[0] - counts[1])
     message = f"{counts[short]:,} lines, but {names[not short]} has {counts[not short]:,}"
-    line = _first_empty(*lengths)
+    pairs = enumerate(zip(*lengths, strict=False), 1)
+    line = next((number for number, (left, right) in pairs if (left == 0) != (right == 0)), 0)  # empty on one side
     if line:
         empty = names[lengths[1][line - 1] == 0]
         return DataError(f"{message}; line {line:,} is the first that is empty in only one ({empty})", names[short])
@@ -71,11 +72,6 @@ def _unequal(opened: Callable[[], tuple[Lines, Lines]]) -> DataError:
         else:
             message += f"; by their lengths {lines} missing at about line {line:,}"
     return DataError(message, names[short])
-
-
-def _first_empty(left: Sequence[int], right: Sequence[int]) -> int:
-    """The first line that is empty on one side only; 0 for none."""
-    return next((n for n, (a, b) in enumerate(zip(left, right, strict=False), 1) if (a == 0) != (b == 0)), 0)
 
 
 def parting(short: Sequence[int], long: Sequence[int]) -> int:

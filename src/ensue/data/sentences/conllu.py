@@ -41,7 +41,7 @@ class Conllu(Format):
             raise DataError(missing_column(self.words, NAMES), lines.name)
         document, seen = 0, False
         for paragraph in paragraphs(lines, _is_comment):
-            document += seen and any(map(_opens_document, paragraph.lines))
+            document += seen and any(map(_NEW_DOCUMENT.match, paragraph.lines))
             seen = True
             ids, line = _Ids(), 0
             words: list[list[str]] = []
@@ -235,7 +235,3 @@ def _is_word(line: str) -> bool:
 def opens_paragraph(text: str) -> bool:
     """Whether a comment of the sentence begins a paragraph or a document."""
     return any(_NEW_PARAGRAPH.match(line) for line in text.split("\n"))
-
-
-def _opens_document(line: str) -> bool:
-    return _NEW_DOCUMENT.match(line) is not None

@@ -110,11 +110,15 @@ def read_use_pairs(location: str | Path) -> list[UsePair]:
     before, dot, behind = data.name.rpartition(".data")
     if not dot:
         raise DataError("expected a file whose name has .data in it, with answers beside it (.gold)", data)
-    gold = _file(data.with_name(f"{before}.gold{_uncompressed(behind)}"))
+    plain = next((behind.removesuffix(ending) for ending in COMPRESSED if behind.endswith(ending)), behind)
+    gold = _file(data.with_name(f"{before}.gold{plain}"))
     lines = Lines.of(data)
     is_json = lines.head(1)[:1] and lines.head(1)[0].lstrip().startswith("[")
-    uses = _json_uses(data) if is_json else _line_uses(data)
-    tags = _json_tags(gold) if is_json else list(_lines(gold))
+    if is_json:
+        uses = [(_json_use(row, "1", data), _json_use(row, "2", data)) for row in _rows(data)]
+        tags: list[Any] = [row.get("tag") if isinstance(row, dict) else row for row in _rows(gold)]
+    else:
+        uses, tags = _line_uses(data), list(_lines(gold))
     if len(uses) != len(tags):
         raise DataError(f"{len(uses):,} pairs, but {gold.name} has {len(tags):,} answers", data)
     if not uses:
@@ -139,10 +143,6 @@ def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
     return uses
 
 
-def _json_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
-    return [(_json_use(row, "1", path), _json_use(row, "2", path)) for row in _rows(path)]
-
-
 def _json_use(row: Any, side: str, path: Path) -> WordUse:
     """The use in `sentence1`, from `start1` to `end1` in characters."""
     try:
@@ -154,10 +154,6 @@ def _json_use(row: Any, side: str, path: Path) -> WordUse:
         expected = f"expected sentence{side}, start{side} and end{side}"
         raise DataError(f"{expected}, found {shown(row)}", path) from None
     return WordUse((*before, text[start:end].strip(), *text[end:].split()), len(before))
-
-
-def _json_tags(path: Path) -> list[Any]:
-    return [row.get("tag") if isinstance(row, dict) else row for row in _rows(path)]
 
 
 def _rows(path: Path) -> list[Any]:
@@ -185,10 +181,6 @@ def _file(path: Path) -> Path:
     if existing is None:
         raise DataError("no such file", path)
     return existing
-
-
-def _uncompressed(suffix: str) -> str:
-    return next((suffix.removesuffix(ending) for ending in COMPRESSED if suffix.endswith(ending)), suffix)
 
 
 MAX_LAYERS = 4
@@ -277,15 +269,11 @@ def sense_scores(model: ContextualPipeline, location: str | Path) -> SenseScores
 def score_senses(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SenseScores:
     """Return the scores of pairs of right and predicted sense, for each word."""
     right = {word: np.array([gold == sense for gold, sense in uses]) for word, uses in pairs.items()}
-    recalls = [_mean_recall(uses, right[word]) for word, uses in pairs.items()]
+    golds = {word: np.array([gold for gold, _ in uses]) for word, uses in pairs.items()}
+    recalls = [np.mean([right[word][gold == one].mean() for one in np.unique(gold)]) for word, gold in golds.items()]
     everything = np.concatenate(list(right.values()))
     shares = {word: float(is_right.mean()) for word, is_right in right.items()}
     return SenseScores(float(everything.mean()), float(np.mean(recalls)), len(everything), shares)
-
-
-def _mean_recall(pairs: Sequence[tuple[str, str]], is_right: NDArray[np.bool_]) -> float:
-    gold = np.array([sense for sense, _ in pairs])
-    return float(np.mean([is_right[gold == sense].mean() for sense in np.unique(gold)]))
 
 
 @dataclass(frozen=True)

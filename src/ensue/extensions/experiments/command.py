@@ -42,7 +42,7 @@ def search(
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     known = read_space(space, chosen)
     with importing_torch():
-        from ensue.extensions.experiments.search.reporter import SearchReporter, trial_line
+        from ensue.extensions.experiments.search.search import SearchReporter, trial_line
         from ensue.extensions.experiments.search.search import search as searched
     keep_freed_memory()
     ended = searched(

@@ -2,6 +2,15 @@
 
 from ensue.extension import Extension
 
+TASKS = "captioning", "drawing", "frame_prediction", "glimpses"
+FORMER = {
+    "data.frames.series": "data.series", "metrics.frames": "frame_prediction.model",
+    "metrics.symbols": "glimpses.symbols", "tasks.classification.frames": "classification",
+    "tasks.frames.pipeline": "tasks.pipeline", "tasks.glimpses.view": "glimpses.pipeline",
+    "tasks.labeling.frames": "labeling", **{f"tasks.{task}.pipeline": f"{task}.pipeline" for task in TASKS},
+}  # fmt: skip
+"""Former names of modules of `ensue`, and their places here."""
+
 EXTENSION = Extension(
     name="frames",
     tasks={
@@ -16,18 +25,6 @@ EXTENSION = Extension(
         ("caption-lstm", "classify-frames", "draw", "predict-frames", "read-glimpses", "storn", "tag-frames", "vrnn"),
         "ensue.extensions.frames.recipes",
     ),
-    names={
-        "data.frames.series": "ensue.extensions.frames.data.series",
-        "metrics.frames": "ensue.extensions.frames.frame_prediction.model",
-        "metrics.symbols": "ensue.extensions.frames.glimpses.symbols",
-        "tasks.captioning.pipeline": "ensue.extensions.frames.captioning.pipeline",
-        "tasks.classification.frames": "ensue.extensions.frames.classification",
-        "tasks.drawing.pipeline": "ensue.extensions.frames.drawing.pipeline",
-        "tasks.frame_prediction.pipeline": "ensue.extensions.frames.frame_prediction.pipeline",
-        "tasks.frames.pipeline": "ensue.extensions.frames.tasks.pipeline",
-        "tasks.glimpses.pipeline": "ensue.extensions.frames.glimpses.pipeline",
-        "tasks.glimpses.view": "ensue.extensions.frames.glimpses.pipeline",
-        "tasks.labeling.frames": "ensue.extensions.frames.labeling",
-    },
+    names={former: f"ensue.extensions.frames.{module}" for former, module in FORMER.items()},
     data_kinds={"frames": "ensue.extensions.frames.report:FrameKind"},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import FrameColumns, SeriesView, bars, series_section
 from ensue.extensions.frames.recipe import FrameClassificationRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, frames_of
-from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frames_seen
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.attributions import Integrated, gradients_of
 from ensue.inspection.colors import color_of
@@ -145,10 +145,6 @@ class FrameClassifierParts(LabeledFrameParts):
     """The parts of a classifier of frames."""
 
     labels: Classes
-
-    @classmethod
-    def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", Classes.from_json))
 
     def build(self, recipe: FrameClassificationRecipe) -> Classifier:
         model = build_frame_classifier(

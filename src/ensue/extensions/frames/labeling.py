@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import SeriesView, curves_or_map, feature_map, labels_over_time, series_section
 from ensue.extensions.frames.recipe import FrameLabelingRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, frames_of
-from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts, read_frames_seen
+from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
@@ -123,10 +123,7 @@ class FrameTaggerParts(LabeledFrameParts):
     """The parts of a tagger of frames."""
 
     labels: Labels
-
-    @classmethod
-    def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", Labels.from_json))
+    labels_class = Labels
 
     def build(self, recipe: FrameLabelingRecipe) -> Tagger:
         features = self.features(recipe)

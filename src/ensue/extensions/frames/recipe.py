@@ -277,22 +277,31 @@ class FramePredictionTrain(FramesTrain):
     """Longer series are cut for training, into pieces of at most this many frames. They are scored whole."""
 
 
-class FramePredictionRecipe(FramesRecipe):
+class OneWayRecipe(FramesRecipe):
+    """The recipe of a model that reads from left to right."""
+
+    directions: Directions = ONE_WAY
+
+    @model_validator(mode="after")
+    def _reads_one_way(self) -> Self:
+        if self.directions.bidirectional:
+            raise ValueError(f"has directions.bidirectional, but a {self.what} reads from left to right")
+        return self
+
+
+class FramePredictionRecipe(OneWayRecipe):
     """The recipe of a model of the next frame."""
 
     what: ClassVar[str] = "model of frames"
     reads: ClassVar[str] = "series of real vectors"
 
     task: Literal["frame-prediction"] = "frame-prediction"
-    directions: Directions = ONE_WAY
     latent: LatentSpecification = LatentSpecification()
     head: MixtureHeadSpecification = MixtureHeadSpecification()
     train: FramePredictionTrain
 
     @model_validator(mode="after")
-    def _knows_no_later_frame(self) -> Self:
-        if self.directions.bidirectional:
-            raise ValueError("has directions.bidirectional, but a model of the next frame reads from left to right")
+    def _fits_latent(self) -> Self:
         if self.latent.kind == "vrnn" and not isinstance(self.encoder, RecurrentEncoder):
             raise ValueError(f'has latent.kind "vrnn", which needs a recurrent encoder, not {self.encoder.kind}')
         return self
@@ -432,20 +441,17 @@ DRAWING = TaskEntry(
 )
 
 
-class GlimpsesRecipe(FramesRecipe):
+class GlimpsesRecipe(OneWayRecipe):
     """The recipe of a model that reads images in glimpses. Both of its recurrent layers are `[encoder]`s."""
 
     what: ClassVar[str] = "reader of images in glimpses"
     reads: ClassVar[str] = "images with sequences of symbols"
 
     task: Literal["glimpses"] = "glimpses"
-    directions: Directions = ONE_WAY
     glimpses: GlimpseSpecification = GlimpseSpecification()
 
     @model_validator(mode="after")
-    def _goes_on(self) -> Self:
-        if self.directions.bidirectional:
-            raise ValueError(f"has directions.bidirectional, but a {self.what} does not know what it has not seen")
+    def _has_a_state(self) -> Self:
         if self.encoder.kind == "none":
             raise ValueError(f'has encoder.kind "none", but a {self.what} needs layers that remember')
         return self

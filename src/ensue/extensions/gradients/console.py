@@ -79,19 +79,15 @@ def _draw_lines(axes: Any, names: Sequence[str], lines: Sequence[Norms], limits:
     axes.grid(alpha=0.25)
     axes.set_xlim(0, max(1, len(lines[0]) - 1))
     axes.spines[["top", "right"]].set_visible(False)
-    for number, height in enumerate(spread([_height(norms[0], limits) for norms in lines])):
+    low, high = map(math.log, limits)
+    heights = [(math.log(max(norms[0], limits[0])) - low) / (high - low) for norms in lines]  # from 0 to 1, the top
+    for number, height in enumerate(spread(heights)):
         style = {"color": _style(number)["color"], "fontsize": 9, "fontweight": "bold", "va": "center"}
         axes.text(1.02, height, names[number], transform=axes.transAxes, **style)
 
 
 def _style(number: int) -> dict[str, str]:
     return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number // len(COLORS) % len(DASHES)]}
-
-
-def _height(norm: float, limits: tuple[float, float]) -> float:
-    """The height of a norm in a panel, from 0 at the bottom to 1 at the top."""
-    low, high = map(math.log, limits)
-    return (math.log(max(norm, limits[0])) - low) / (high - low)
 
 
 def spread(heights: Sequence[float]) -> list[float]:

@@ -38,8 +38,8 @@ def import_run(path: str | Path, out: str | Path, *, overwrite: bool = False) ->
     """
     check_path("the model", path)
     check_path("out", out)
-    check_place(out, overwrite=overwrite)
     check_outputs([path], folders=[out])
+    check_place(out, overwrite=overwrite)
     repository = Repository.parse(path)
     imported = read_model(Path(path)) if repository is None else _of_hub(repository)
     write_run(imported, out, overwrite=overwrite)

@@ -185,11 +185,8 @@ def import_model2vec(directory: Path, config: Configuration) -> Imported:
     try:
         table = tensors["embeddings"].float()
         mapping = tensors.get("mapping", torch.arange(len(table)))
-        if (
-            mapping.shape != (len(ids),)
-            or mapping.is_floating_point()
-            or not 0 <= mapping.min() <= mapping.max() < len(table)
-        ):
+        is_whole = mapping.shape == (len(ids),) and not mapping.is_floating_point()
+        if not is_whole or not 0 <= mapping.min() <= mapping.max() < len(table):
             raise IndexError(f"{len(ids):,} pieces, and a mapping {tuple(mapping.shape)} to {len(table):,} rows")
         rows = table[mapping.long()]
         rows = rows * tensors["weights"].float().view(-1, 1) if "weights" in tensors else rows

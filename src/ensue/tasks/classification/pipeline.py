@@ -195,7 +195,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
     def _chunks(self, documents: Iterable[Document]) -> Iterator[list[ReadDocument]]:
         reader = self.text_reader
         read = ((document, reader.read(document).words) for document in documents)
-        return chunks(read, _num_words, most_words=CHUNK_WORDS, most_items=CHUNK_TEXTS)
+        return chunks(read, lambda one: sum(map(len, one[1])), most_words=CHUNK_WORDS, most_items=CHUNK_TEXTS)
 
     def _classify_chunk(
         self, chunk: list[ReadDocument], forms: FormTable, numbers: Ragged
@@ -292,10 +292,6 @@ class ClassificationPipeline(Choosing, WordPipeline):
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
-
-
-def _num_words(read: ReadDocument) -> int:
-    return sum(map(len, read[1]))
 
 
 def _texts_of(chunk: list[ReadDocument]) -> list[list[list[str]]]:

@@ -131,8 +131,12 @@ class LabelingPipeline(WordPipeline):
 
         The probabilities are those of these labels, or of the labels `of` a sentence.
         """
+
+        def num_words(passage: list[Sentence]) -> int:
+            return sum(len(sentence.words) + 1 for sentence in passage)  # sentences may be empty
+
         return self._answered(
-            lambda: chunks(read_passages(sentences, self.recipe), _num_words, most_words=CHUNK_WORDS),
+            lambda: chunks(read_passages(sentences, self.recipe), num_words, most_words=CHUNK_WORDS),
             shard,
             lambda chunk: [sentence.words for passage in chunk for sentence in passage],
             lambda chunk, forms, words: self._label_chunk(chunk, forms, words, confidence, of),
@@ -371,8 +375,3 @@ class LabelingPipeline(WordPipeline):
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
         return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
-
-
-def _num_words(passage: list[Sentence]) -> int:
-    """The number of words, and one for each sentence, since sentences may be empty."""
-    return sum(len(sentence.words) + 1 for sentence in passage)

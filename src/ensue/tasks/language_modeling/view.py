@@ -155,7 +155,9 @@ def view_text(
     """
     with evaluating(model):
         with torch.inference_mode():
-            kept = ids[: min(MOST_TOKENS, max(1, MOST_VALUES // _num_units(model, tokenizer.start_id)))]
+            of_one = _read(model, np.array([tokenizer.start_id])).values.values()
+            num_units = max(1, sum(values.shape[1] for values in of_one))
+            kept = ids[: min(MOST_TOKENS, max(1, MOST_VALUES // num_units))]
             inputs, targets = np.concatenate(([tokenizer.start_id], kept)), np.append(kept, NO_TOKEN)
             read = _read(model, inputs)
             predictions = _predictions(model, read.h, targets)
@@ -213,11 +215,6 @@ def _predictions(model: LanguageModel, h: Tensor, targets: NDArray[np.int64]) ->
     starts = range(0, len(targets), size)
     parts = [Predictions.of(model.head(h[at : at + size]), targets[at : at + size]) for at in starts]
     return Predictions.joined(parts)
-
-
-def _num_units(model: LanguageModel, start_id: int) -> int:
-    units: list[int] = [values.shape[1] for values in _read(model, np.array([start_id])).values.values()]
-    return max(1, sum(units))
 
 
 def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -235,3 +236,23 @@ def _flat(plan: dict[str, Any]) -> dict[str, Any]:
     for name, value in plan.items():
         flat |= {f"{name}: {key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
     return flat
+
+
+class SearchReporter(Reporter):
+    """Prints the notes of the runs, each once."""
+
+    def __init__(self) -> None:
+        self.printed: set[str] = set()
+
+    def noted(self, note: str) -> None:
+        if note not in self.printed:
+            self.printed.add(note)
+            print(f"note: {note}", file=sys.stderr)
+
+
+def trial_line(result: TrialResult) -> str:
+    """Return a trial as one line."""
+    values = " ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in
+                      result.values.items())  # fmt: skip
+    score = "" if result.score is None else f" {result.score:.4f}"
+    return f"trial {result.number}: {result.state}{score}  {values}"

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ensue.extensions.exporting.c.printing import Parts, Weights, vocabulary
+from ensue.extensions.exporting.c.printing import Parts, Weights, label_texts, vocabulary
 from ensue.extensions.exporting.c.word_layers import Steps, characters, feature_pieces, layer_table, widened
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import NgramBag, PairBag
@@ -57,13 +57,11 @@ def classifier_parts(description: ModelDescription, weights: Weights) -> Parts:
 
 def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
     """Return the constants of choice.h."""
-    texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in labels.names]
     return {
+        **label_texts(labels.names, weights),
         "IS_MULTIPLE": int(labels.multiple),
         "THRESHOLD": repr(float(labels.threshold)),
         "TEMPERATURE": repr(float(model.temperature)),
-        "AT_LABEL_STARTS": weights.add(np.cumsum([0, *map(len, texts)]).astype(np.uint32)),
-        "AT_LABELS": weights.add(b"".join(texts)),
     }
 
 

@@ -290,3 +290,10 @@ def ranges(expression: str) -> str:
     every = "".join(chr(point) for point in range(sys.maxunicode + 1))
     matches = re.finditer(f"(?:{expression})+", every)
     return ", ".join(f"{match.start()}, {match.end() - 1}" for match in matches)
+
+
+def label_texts(names: Sequence[str], weights: Weights) -> dict[str, Any]:
+    """Return the places of the names of labels, which end in a zero, and of their starts."""
+    texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in names]
+    starts = np.cumsum([0, *map(len, texts)]).astype(np.uint32)
+    return {"AT_LABEL_STARTS": weights.add(starts), "AT_LABELS": weights.add(b"".join(texts))}

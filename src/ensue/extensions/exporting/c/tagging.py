@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import numpy as np
-
-from ensue.extensions.exporting.c.printing import Parts, Weights, c_array
+from ensue.extensions.exporting.c.printing import Parts, Weights, c_array, label_texts
 from ensue.extensions.exporting.c.word_layers import WIDE, Steps, characters, feature_pieces, layer_table, widened
 from ensue.models.tag_heads import TagHead, ViterbiTagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, WordInput
@@ -83,12 +81,7 @@ def _classes(labels: Labels) -> list[str]:
 
 def label_tables(labels: Labels, names: list[str], weights: Weights, constants: dict[str, Any]) -> str:
     """Return the tables from tags to labels."""
-    texts = [name.encode("utf-8", "surrogatepass") + b"\0" for name in names]
-    constants |= {
-        "HAS_SPANS": int(labels.has_spans),
-        "AT_LABEL_STARTS": weights.add(np.cumsum([0, *map(len, texts)]).astype(np.uint32)),
-        "AT_LABELS": weights.add(b"".join(texts)),
-    }
+    constants |= {"HAS_SPANS": int(labels.has_spans), **label_texts(names, weights)}
     groups = labels.places_of(labels.tags.symbols), labels.places_of(names)
     text = c_array("int", "TAG_GROUPS", groups[0]) + c_array("int", "LABEL_GROUPS", groups[1])
     if labels.scheme is not None:

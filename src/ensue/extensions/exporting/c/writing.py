@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
@@ -147,7 +145,9 @@ def assembled(parts: Parts, weights: Weights, name: str, *, embed: bool = False)
     define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})\n")
     about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {_place(embed)}. */\n"
     texts = [about + '#include "NAME.h"\n', piece("prelude.h"), "\n".join(define)]
-    texts += [_embedded(numbers)] * embed
+    if embed:
+        rows = (", ".join(f"{number:#x}" for number in row) for row in numbers.reshape(-1, 16).tolist())
+        texts.append("static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n")
     texts += [functions(), piece("weights.h")]
     replaced = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
     texts += [piece(replaced.get(part, part)) if part.endswith(".h") else part for part in parts.pieces]
@@ -242,11 +242,6 @@ INTERFACES: dict[tuple[type, type], Interface] = {
 
 def _place(embed: bool) -> str:
     return "this file" if embed else "NAME.weights"
-
-
-def _embedded(numbers: NDArray[np.uint32]) -> str:
-    rows = (", ".join(f"{number:#x}" for number in row) for row in numbers.reshape(-1, 16).tolist())
-    return "static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n"
 
 
 def _readme(run: RunDirectory, name: str, usage: str, card: str, embed: bool, notes: list[str]) -> str:

@@ -20,6 +20,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import DamagedError
 from ensue.stored import Bounds, Stored
 from ensue.tasks.contract.model import ModelParts
+from ensue.text.labels import Classes
 
 
 class Frames(NamedTuple):
@@ -178,6 +179,11 @@ class LabeledFrameParts(FrameParts):
     """The parts that a model that labels frames is built from."""
 
     labels: Any
+    labels_class: ClassVar[type[Any]] = Classes
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        return cls(read_frames_seen(run), run.read_json("labels.json", cls.labels_class.from_json))
 
     def files(self) -> dict[str, Any]:
         return {**super().files(), "labels.json": self.labels.to_json()}
