@@ -493,6 +493,7 @@ def test_tag_nested_learns_a_folder_of_brat(tmp_path: Path, monkeypatch: pytest.
     assert {name: score.support for name, score in scores.per_label.items()} == {"CL": 20, "LOC": 20, "ORG": 20}
     assert {name: score.f1 for name, score in scores.per_label.items()} == {"CL": 0.0, "LOC": 1.0, "ORG": 1.0}
     assert scores.misaligned == 20
+    assert "".join(tagger.prediction_lines(str(data))).count("Bank of Lima") == 20
     (answer,) = tagger.predict(["Bank of Lima"])
     assert {(span.text, span.label) for span in answer.spans} == {
         ("Bank of Lima", "ORG"), ("Bank of Lima", "CL"), ("Lima", "LOC"),

@@ -72,7 +72,7 @@ def test_several_files_of_brat_with_nested_spans_are_one_file(tmp_path: Path) ->
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text("Bank of Lima\n", encoding="utf-8")
         (tmp_path / f"{name}.ann").write_text("T1\tORG 0 12\tBank of Lima\nT2\tLOC 8 12\tLima\n", encoding="utf-8")
-    files = LabeledFiles(str(tmp_path), nested=True)
+    files = LabeledFiles(str(tmp_path), "utf-8", nested=True)
     assert len([*files]) == 2
     assert "".join(files.as_one(["{}\n"] * 2, are_objects=True)) == "{}\n{}\n"
 
